@@ -1,0 +1,63 @@
+"""The border between the engine and whoever feeds it: a session takes text and gives events.
+
+Knows no socket and no torch. The service, the Python API and the tests all speak to an engine through these two protocols;
+the implementation runs its torch work on a thread of its own and never blocks a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tts_spec.types import Chunk, SpeakOptions, SpeechError, VoiceInfo
+
+# What a session reports: chunks, the last of which carries stats (the stream is over), or the error that ended it.
+Event = Chunk | SpeechError
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What the engine can do, fixed at load."""
+
+    sample_rate: int
+    voices: tuple[VoiceInfo, ...]
+    drafters: tuple[str, ...]
+    default_drafter: str
+
+
+class Session(Protocol):
+    """One utterance stream. All methods return at once and may be called from any thread."""
+
+    def text(self, piece: str) -> None:
+        """Append text. Raises SpeechError ``too_long`` when the pending text passes the limit, ``closed`` after ``end``."""
+
+    def flush(self) -> None:
+        """Speak everything received so far without waiting for more; a later chunk says ``flushed``."""
+
+    def end(self) -> None:
+        """No more text: speak the rest, then the last chunk carries stats."""
+
+    def cancel(self) -> None:
+        """Stop within one round and free everything; no event follows. Idempotent, harmless after the end."""
+
+    def consumed(self, chunks: int = 1) -> None:
+        """The reader has taken this many chunks; generation pauses while too many are outstanding."""
+
+
+class Engine(Protocol):
+    """Runs sessions. ``listener`` is called on the engine's thread and must not block."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def open(self, options: SpeakOptions, listener: Listener) -> Session:
+        """Start a session. Raises SpeechError ``unknown_voice``, ``invalid_value`` or ``overloaded``."""
+
+    @property
+    def active(self) -> int:
+        """Sessions that hold resources now."""
+
+    def close(self) -> None:
+        """Cancel all sessions and stop the thread."""
