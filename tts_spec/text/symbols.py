@@ -1,0 +1,50 @@
+"""The symbol table: which character of the phoneme alphabet has which id.
+
+The alphabet is Kokoro-82M's vocabulary (misaki's English set and a few marks of other languages), in the order of Kokoro's own
+ids but without their gaps. The ids are built into trained weights: the order must never change, new symbols go to the end.
+Knows nothing of text or of how phonemes are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tts_spec.types import SpeechError
+
+PAD = 0  # the id that stands for "no phoneme"; its place in SYMBOLS holds Kokoro's own pad character
+
+SYMBOLS: tuple[str, ...] = (
+    "$",  # PAD, never spoken
+    *';:,.!?—…"()“”',
+    " ",
+    "\u0303",  # combining tilde (nasal)
+    *"ʣʥʦʨᵝꭧAIOQSTWYᵊ",
+    *"abcdefhijklmnopqrstuvwxyz",
+    *"ɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔ",
+    *"ˈˌːʰʲ↓→↗↘ᵻ",
+)
+
+_IDS = {symbol: i for i, symbol in enumerate(SYMBOLS) if i != PAD}
+
+
+def is_symbol(symbol: str) -> bool:
+    """Whether ``symbol`` may appear in a phoneme sequence (PAD may not)."""
+    return symbol in _IDS
+
+
+def symbol_ids(symbols: Iterable[str]) -> list[int]:
+    """Ids in 1 .. len(SYMBOLS) - 1, one per symbol; a phoneme string is an iterable of symbols.
+
+    Raises SpeechError ``unknown_symbol`` for anything outside the table.
+    """
+    ids = []
+    for position, symbol in enumerate(symbols):
+        try:
+            ids.append(_IDS[symbol])
+        except KeyError:
+            raise SpeechError(
+                "unknown_symbol",
+                f"symbol {symbol!r} at position {position} is not in the table of {len(_IDS)} phoneme symbols",
+                "symbols",
+            ) from None
+    return ids
