@@ -1,0 +1,177 @@
+"""The HTTP and WebSocket routes: demo page, health, voices, the stream. Knows starlette; starts no server and no engine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from service.messages import ErrorCode
+from service.options import ServerOptions
+from service.session import SocketSession
+from tts_spec.engine.port import Engine
+
+DEMO = Path(__file__).resolve().parent.parent / "demo"
+# path -> (file in demo/, content type)
+DEMO_FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/audio.js": ("audio.js", "text/javascript; charset=utf-8"),
+    "/worklet.js": ("worklet.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+SECURITY_HEADERS = {
+    # Nothing inline, nothing from elsewhere; 'self' in connect-src covers the WebSocket of the same host.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class Streams:
+    """The sockets being served now: admission, and the end of all of them."""
+
+    def __init__(self, engine: Engine, options: ServerOptions) -> None:
+        self.engine = engine
+        self.options = options
+        self._live: set[SocketSession] = set()
+        self._draining = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    async def serve(self, socket: WebSocket) -> None:
+        """Accept one socket and stay with it until it is over."""
+        if not self._is_welcome(socket):
+            await socket.close()  # before the handshake, so as HTTP 403: a page of another site learns nothing
+            return
+        await socket.accept()
+        session = SocketSession(socket, self.engine, self.options)
+        if refusal := self._refusal():
+            session.fail(*refusal)
+            await session.run()
+            return
+        self._live.add(session)
+        self._empty.clear()
+        try:
+            await session.run()
+        finally:
+            self._live.discard(session)
+            if not self._live:
+                self._empty.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Let started streams finish for at most ``seconds``, then end them; idle sockets end at once."""
+        self._draining = True
+        for session in self._live:
+            if not session.busy:
+                session.fail(ErrorCode.SHUTTING_DOWN, "the server is shutting down")
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            for session in self._live:
+                session.fail(ErrorCode.SHUTTING_DOWN, f"the server is shutting down and waited {seconds:g} s")
+            with suppress(TimeoutError):  # the last words need a moment to be written
+                async with asyncio.timeout(self.options.linger_s):
+                    await self._empty.wait()
+
+    def _refusal(self) -> tuple[ErrorCode, str] | None:
+        if self._draining:
+            return ErrorCode.SHUTTING_DOWN, "the server is shutting down"
+        if len(self._live) < self.options.max_sessions:
+            return None
+        message = f"{len(self._live)} sessions are being served; allowed: {self.options.max_sessions}; try again later"
+        return ErrorCode.OVERLOADED, message
+
+    def _is_welcome(self, socket: WebSocket) -> bool:
+        # Browsers let any page open a socket to any host, loopback too, but say where the page came from.
+        origin = socket.headers.get("origin")
+        own = socket.headers.get("host")
+        return origin is None or urlsplit(origin).netloc == own or origin in self.options.allowed_origins
+
+
+class _SecurityHeaders:
+    """Adds ``SECURITY_HEADERS`` to every HTTP answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def create_app(streams: Streams) -> Starlette:
+    """The application. The demo's files are read here, once; raises ``FileNotFoundError`` when one is missing."""
+    engine, options = streams.engine, streams.options
+
+    async def health(_: Request) -> Response:
+        info = engine.info
+        return JSONResponse(
+            {
+                "status": "ok",
+                "engine": {
+                    "sample_rate": info.sample_rate,
+                    "voices": [voice.name for voice in info.voices],
+                    "drafters": info.drafters,
+                    "default_drafter": info.default_drafter,
+                    "active": engine.active,
+                },
+                "sessions": {"active": len(streams), "limit": options.max_sessions},
+            }
+        )
+
+    async def voices(_: Request) -> Response:
+        known = engine.info.voices
+        return JSONResponse({"voices": [asdict(voice) for voice in known], "default": known[0].name})
+
+    async def on_http_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
+
+    return Starlette(
+        routes=[
+            *(_demo_route(path, DEMO / name, kind) for path, (name, kind) in DEMO_FILES.items()),
+            Route("/health", health),
+            Route("/v1/voices", voices),
+            WebSocketRoute("/v1/stream", streams.serve),
+        ],
+        middleware=[Middleware(_SecurityHeaders)],
+        exception_handlers={HTTPException: on_http_error},
+    )
+
+
+def _demo_route(path: str, file: Path, kind: str) -> Route:
+    body = file.read_bytes()
+
+    async def page(_: Request) -> Response:
+        return Response(body, media_type=kind)
+
+    return Route(path, page)

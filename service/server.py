@@ -1,0 +1,131 @@
+"""Starts and stops the server: sockets, signals, the deadline of the shutdown. Knows uvicorn; owns no engine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import uvicorn
+
+from service.app import Streams, create_app
+from service.options import ServerOptions
+from tts_spec.engine.port import Engine
+
+# What the kernel may hold back for a slow reader. The default grows to megabytes: a minute of audio that is generated although
+# nobody hears it, and ahead of which no ping gets through.
+SEND_BUFFER_BYTES = 65_536
+# Larger messages than options.max_message_bytes get an error message first; past this the socket is just closed with 1009.
+HARD_MESSAGE_BYTES = 2 * 1024 * 1024
+PING_S = 20.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with our shutdown: streams may finish first. Signals are left to ``serve``."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+        self._streams = streams
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # 1. No new connections. 2. Streams finish or, at the deadline, are told. 3. uvicorn closes what is left.
+        for server in self.servers:
+            server.close()
+        await self._streams.drain(self._streams.options.drain_s)
+        await super().shutdown(sockets)
+
+
+@asynccontextmanager
+async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[str]:
+    """The server while the block runs; gives its address, e.g. ``http://127.0.0.1:8000``, once it really listens.
+
+    Raises ``OSError`` when the address cannot be had. The engine stays the caller's.
+    """
+    streams = Streams(engine, options)
+    config = uvicorn.Config(
+        create_app(streams),
+        http="h11",
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        ws_max_size=max(HARD_MESSAGE_BYTES, 2 * options.max_message_bytes),
+        ws_ping_interval=PING_S,
+        # A reader that is merely slow is the writer's business; this only finds dead peers.
+        ws_ping_timeout=PING_S + 2 * options.stall_s,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config, streams)
+    with _listen(options) as listener:
+        host, port = listener.getsockname()[:2]
+        task = asyncio.create_task(server.serve([listener]), name="server")
+        ready = asyncio.create_task(server.listening.wait())
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            if task.done():
+                await task  # raises what stopped it
+            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        finally:
+            ready.cancel()
+            server.should_exit = True
+            await task
+
+
+async def serve_until_stopped(engine: Engine, options: ServerOptions) -> None:
+    """Serve until SIGINT or SIGTERM, then drain. A second signal ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+        stop.set()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    async with running(engine, options) as address:
+        print(f"Listening on {address} (Ctrl+C stops)", flush=True)
+        await stop.wait()
+        print("Stopping: running streams may finish", flush=True)
+
+
+def serve(engine: Engine, options: ServerOptions) -> None:
+    """Serve until stopped by a signal. The engine is closed at the end. Raises ``OSError`` for an address in use."""
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(serve_until_stopped(engine, options))
+    finally:
+        engine.close()
+
+
+def _listen(options: ServerOptions) -> socket.socket:
+    family, kind, proto, _, address = socket.getaddrinfo(
+        options.host, options.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+    )[0]
+    # The explicit protocol number matters: asyncio sets TCP_NODELAY only on sockets that have it.
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a peer that acknowledges but never reads does not stay for ever
+            patience = 2 * options.stall_s + options.linger_s
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience * 1000))
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener

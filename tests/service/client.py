@@ -1,0 +1,96 @@
+"""A small client for the tests: sends dicts, collects what the server says until it closes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import websockets
+from websockets.asyncio.client import ClientConnection
+
+from service.messages import SERVER_MESSAGES
+from service.options import ServerOptions
+from service.server import running
+from tts_spec.engine.port import Engine
+
+
+@asynccontextmanager
+async def stream_url(engine: Engine, **options: Any) -> AsyncIterator[str]:
+    """The real server on a free port; gives the address of its stream."""
+    defaults: dict[str, Any] = {"port": 0, "drain_s": 0.05}
+    async with running(engine, ServerOptions(**(defaults | options))) as address:
+        yield address.replace("http", "ws", 1) + "/v1/stream"
+
+
+@asynccontextmanager
+async def connect(url: str, **options: Any) -> AsyncIterator[ClientConnection]:
+    async with websockets.connect(url, **({"compression": None} | options)) as socket:
+        yield socket
+
+
+async def send(socket: ClientConnection, *messages: dict[str, Any]) -> None:
+    """Send the messages, as far as the server still listens; ``hear`` then says why it does not."""
+    with suppress(websockets.ConnectionClosed):
+        for message in messages:
+            await socket.send(json.dumps(message))
+
+
+@dataclass
+class Heard:
+    """Everything the server said: frames in order (dict or bytes) and the close code."""
+
+    frames: list[dict[str, Any] | bytes] = field(default_factory=list)
+    close_code: int | None = None
+    close_reason: str = ""
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        return [frame for frame in self.frames if isinstance(frame, dict) and frame["type"] == kind]
+
+    def one(self, kind: str) -> dict[str, Any]:
+        (frame,) = self.all(kind)
+        return frame
+
+    @property
+    def audio(self) -> bytes:
+        return b"".join(frame for frame in self.frames if isinstance(frame, bytes))
+
+    @property
+    def samples(self) -> np.ndarray:
+        return np.frombuffer(self.audio, dtype="<i2") / 32767.0
+
+
+async def hear(socket: ClientConnection, until: str | None = None) -> Heard:
+    """Read until the server closes, or up to the first message of type ``until`` ("audio" = a binary frame)."""
+    heard = Heard()
+    try:
+        while True:
+            data = await socket.recv()
+            if isinstance(data, bytes):
+                heard.frames.append(data)
+                kind = "audio"
+            else:
+                SERVER_MESSAGES.validate_json(data)  # nothing undocumented ever leaves the server
+                heard.frames.append(json.loads(data))
+                kind = heard.frames[-1]["type"]
+            if kind == until:
+                return heard
+    except websockets.ConnectionClosed as closed:
+        assert closed.rcvd is not None
+        heard.close_code, heard.close_reason = closed.rcvd.code, closed.rcvd.reason
+    return heard
+
+
+async def speak(url: str, text: str, **start: Any) -> Heard:
+    """One utterance from start to close."""
+    async with connect(url) as socket:
+        await send(socket, {"type": "start", **start}, {"type": "text", "text": text}, {"type": "end"})
+        return await hear(socket)
+
+
+def loudest_hz(samples: np.ndarray, rate: int = 24_000) -> float:
+    spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
+    return float(np.argmax(spectrum) * rate / len(samples))

@@ -1,0 +1,29 @@
+"""Fixtures of the service tests: an engine, and the real server around it on a free port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.service.fake_engine import FakeEngine
+from tts_spec.engine.port import Engine
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeEngine]:
+    """The sine engine with its handles, for tests that steer or watch the engine."""
+    engine = FakeEngine()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(fake: FakeEngine) -> Engine:
+    """The engine of the tests that hold for any engine; the real one can take this place."""
+    return fake

@@ -1,0 +1,235 @@
+"""The state machine alone: no socket, no engine, no clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from service import protocol
+from service.messages import CLOSE_CODES, ErrorCode, ErrorMessage, FinishedMessage, StartedMessage
+from service.options import ServerOptions
+from service.protocol import Action, State, StreamProtocol
+from tests.service.fake_engine import FRAME, INFO, RATE
+from tts_spec.types import Chunk, SpeechError, SpeechStats, SpeechWarning, Word
+
+OPTIONS = ServerOptions(max_message_bytes=300, max_text_chars=100)
+STATS = SpeechStats(0.1, 0.1, 1.0, 4, 2, 4, 2, "model", 4, 0, "00")
+SILENCE = np.zeros(FRAME, dtype=np.float32)
+MESSAGES: dict[str, dict[str, Any]] = {
+    "start": {"type": "start"},
+    "text": {"type": "text", "text": "Hello"},
+    "flush": {"type": "flush"},
+    "end": {"type": "end"},
+    "cancel": {"type": "cancel"},
+}
+
+
+def make(*before: str, **start: Any) -> StreamProtocol:
+    """A protocol that has already seen these messages."""
+    machine = StreamProtocol(INFO, OPTIONS)
+    for name in before:
+        machine.feed(json.dumps(MESSAGES[name] | (start if name == "start" else {})))
+    return machine
+
+
+def feed(machine: StreamProtocol, name: str, **fields: Any) -> Sequence[Action]:
+    return machine.feed(json.dumps(MESSAGES[name] | fields))
+
+
+def names(actions: Sequence[Action]) -> list[str]:
+    return [action.message.type if isinstance(action, protocol.Send) else type(action).__name__ for action in actions]
+
+
+def error_of(actions: Sequence[Action]) -> ErrorMessage:
+    (message,) = [each.message for each in actions if isinstance(each, protocol.Send)]
+    assert isinstance(message, ErrorMessage)
+    (close,) = [each for each in actions if isinstance(each, protocol.Close)]
+    assert close.code == CLOSE_CODES[message.code]
+    return message
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize(
+    ("before", "state"), [((), State.NEW), (("start",), State.OPEN), (("start", "end"), State.ENDING)]
+)
+def test_e39_every_message_in_every_state(before: tuple[str, ...], state: State, name: str) -> None:
+    machine = make(*before)
+    assert machine.state is state
+    actions = feed(machine, name)
+    if name in state.allowed:
+        assert "error" not in names(actions)
+        return
+    error = error_of(actions)
+    assert error.code is ErrorCode.UNEXPECTED_MESSAGE
+    assert error.message == f"{name} is not allowed in state {state.name.lower()}; allowed: {', '.join(state.allowed)}"
+    assert machine.state is State.CLOSED
+
+
+def test_start_says_what_was_chosen() -> None:
+    actions = feed(make(), "start", format="pcm_f32le", seed=5)
+    assert names(actions) == ["Open", "started"]
+    assert isinstance(actions[0], protocol.Open)
+    assert actions[0].options.seed == 5
+    assert isinstance(actions[1], protocol.Send)
+    started = actions[1].message
+    assert isinstance(started, StartedMessage)
+    assert (started.voice, started.format, started.sample_rate) == ("ada", "pcm_f32le", RATE)
+
+
+def test_sessions_have_names_of_their_own() -> None:
+    """Complaint 32: one default request id for everyone collides."""
+    assert make().session != make().session
+
+
+def test_another_sample_rate_is_refused() -> None:
+    error = error_of(feed(make(), "start", sample_rate=16_000))
+    assert (error.code, error.field) == (ErrorCode.INVALID_VALUE, "sample_rate")
+    assert "16000; allowed: 24000" in error.message
+
+
+def test_a_chunk_is_told_in_order() -> None:
+    machine = make("start", timestamps=True, speculation=True)
+    chunk = Chunk(
+        SILENCE, RATE, (Word("Hello", 0, 5, 0.0, 0.1),), (SpeechWarning("x", "y", 0, 1),), (True, False), 1, STATS
+    )
+    assert names(machine.event(chunk)) == [
+        "warning", "timestamps", "speculation", "SendAudio", "flushed", "Consumed", "end", "Close",
+    ]  # fmt: skip
+    assert machine.state is State.CLOSED
+
+
+def test_extras_are_sent_only_when_asked_for() -> None:
+    chunk = Chunk(SILENCE, RATE, (Word("Hello", 0, 5, 0.0, 0.1),), (), (True,))
+    assert names(make("start").event(chunk)) == ["SendAudio", "Consumed"]
+
+
+def test_empty_text_is_a_sign_of_life_only() -> None:
+    assert feed(make("start"), "text", text="") == ()
+
+
+def test_text_over_the_limit_of_the_stream() -> None:
+    machine = make("start")
+    assert names(feed(machine, "text", text="x" * 100)) == ["Feed"]
+    error = error_of(feed(machine, "text", text="x"))
+    assert (error.code, error.field) == (ErrorCode.TOO_LONG, "text")
+    assert "101" in error.message
+    assert "allowed: 100" in error.message
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "語", "🙂"])
+def test_message_size_is_counted_in_bytes(letter: str) -> None:
+    frame = json.dumps(MESSAGES["text"] | {"text": ""}, ensure_ascii=False)
+    room = OPTIONS.max_message_bytes - len(frame.encode())
+    fits = frame.replace('""', f'"{letter * (room // len(letter.encode()))}"')
+    error = error_of(make("start").feed(fits + " " * (OPTIONS.max_message_bytes + 1 - len(fits.encode()))))
+    assert error.code is ErrorCode.TOO_BIG
+    assert "301 bytes; allowed: up to 300" in error.message
+    assert "too_big" not in str(make("start").feed(fits))
+
+
+def test_binary_frames_are_refused() -> None:
+    assert error_of(make("start").feed(b"\x00\x01")).code is ErrorCode.UNSUPPORTED_DATA
+
+
+def test_engine_errors_keep_their_code_if_it_is_documented() -> None:
+    assert error_of(make("start").fail(SpeechError("too_long", "m", "text"))).code is ErrorCode.TOO_LONG
+    assert error_of(make("start").event(SpeechError("model_broke", "m"))).code is ErrorCode.INTERNAL
+
+
+def test_abandon_replaces_a_close_that_was_never_written() -> None:
+    machine = make("start", "end")
+    machine.event(Chunk(SILENCE, RATE, stats=STATS))
+    actions = machine.abandon(SpeechError("slow_reader", "m"))
+    assert names(actions) == ["Drop", "error", "Close", "Cancel"]
+
+
+def test_whose_turn_it_is() -> None:
+    assert make().waits_for_client
+    assert make("start", "text").waits_for_client
+    machine = make("start", "text", "flush")
+    assert not machine.waits_for_client
+    machine.event(Chunk(SILENCE, RATE, flushed=1))
+    assert machine.waits_for_client
+    assert not make("start", "end").waits_for_client
+
+
+class AnyLife(RuleBasedStateMachine):
+    """Any client against any engine: the promises that hold over the whole life of a stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = StreamProtocol(INFO, OPTIONS)
+        self.actions: list[Action] = []
+        self.opened = False
+
+    def _do(self, actions: Sequence[Action]) -> None:
+        if any(isinstance(each, protocol.Close) for each in self.actions):
+            assert not actions, "something after the close"
+        self.opened = self.opened or any(isinstance(each, protocol.Open) for each in actions)
+        self.actions.extend(actions)
+
+    @rule(name=st.sampled_from(list(MESSAGES)))
+    def client_says(self, name: str) -> None:
+        legal = name in self.machine.state.allowed
+        was_closed = self.machine.state is State.CLOSED
+        actions = feed(self.machine, name)
+        assert ("error" in names(actions)) == (not legal and not was_closed)
+        self._do(actions)
+
+    @rule(frame=st.text(max_size=20) | st.binary(max_size=20))
+    def client_babbles(self, frame: str | bytes) -> None:
+        self._do(self.machine.feed(frame))
+        assert self.machine.state is State.CLOSED
+
+    @rule(frames=st.integers(0, 3), flushed=st.integers(0, 1), accepted=st.lists(st.booleans(), max_size=3))
+    def engine_speaks(self, frames: int, flushed: int, accepted: list[bool]) -> None:
+        if self.opened:
+            pcm = np.zeros(frames * FRAME, dtype=np.float32)
+            self._do(self.machine.event(Chunk(pcm, RATE, accepted=tuple(accepted), flushed=flushed)))
+
+    @rule()
+    def engine_ends(self) -> None:
+        if self.opened:
+            self._do(self.machine.event(Chunk(SILENCE, RATE, stats=STATS)))
+
+    @rule(code=st.sampled_from([*ErrorCode, "something_else"]), from_engine=st.booleans())
+    def it_fails(self, code: str, from_engine: bool) -> None:
+        error = SpeechError(code, "broken")
+        self._do(self.machine.event(error) if from_engine and self.opened else self.machine.fail(error))
+
+    @invariant()
+    def started_comes_first_and_the_end_is_said_before_the_close(self) -> None:
+        wire = [each for each in self.actions if isinstance(each, protocol.Send | protocol.SendAudio | protocol.Close)]
+        said = [each.message for each in wire if isinstance(each, protocol.Send)]
+        if any(isinstance(each, protocol.SendAudio) for each in wire):
+            assert isinstance(said[0], StartedMessage)
+        if wire and isinstance(wire[-1], protocol.Close):
+            last = said[-1]
+            assert wire[-2] == protocol.Send(last)
+            assert isinstance(last, ErrorMessage | FinishedMessage)
+            assert wire[-1].code == (CLOSE_CODES[last.code] if isinstance(last, ErrorMessage) else 1000)
+            assert self.machine.state is State.CLOSED
+
+    @invariant()
+    def the_engine_session_is_opened_once_and_never_forgotten(self) -> None:
+        kinds = names(self.actions)
+        assert kinds.count("Open") <= 1
+        complete = any(
+            isinstance(each, protocol.Send)
+            and isinstance(each.message, FinishedMessage)
+            and each.message.reason == "complete"
+            for each in self.actions
+        )
+        if self.opened and self.machine.state is State.CLOSED and not complete:
+            assert kinds[-1] == "Cancel"
+
+
+TestAnyLife = AnyLife.TestCase
+TestAnyLife.settings = settings(deadline=None, max_examples=60, stateful_step_count=15)
