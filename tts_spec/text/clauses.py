@@ -1,7 +1,8 @@
 """Cut a growing text into clauses: a clause leaves as soon as its end is sure.
 
-Knows punctuation, abbreviations and tags, not how anything is spoken. Every decision depends on the text from the clause's
-start to a bounded look-ahead, never on how the text was cut into pieces, so the same text always gives the same clauses.
+Knows punctuation, abbreviations and tags, not how anything is spoken. Every decision depends on the text from the
+clause's start to a bounded look-ahead, never on how the text was cut into pieces, so the same text always gives the
+same clauses.
 Cases follow the golden rules of pysbd and pocket-tts' ``test_split_sentences.py``.
 """
 
@@ -16,25 +17,30 @@ from tts_spec.types import SpeechError
 MAX_TAG = 200  # a "<" that is not closed within this many characters is not a tag
 _LOOK = 32  # the most white space looked over to find what comes next
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Never at the end of a sentence: a name or an explanation follows.
-_TITLES = frozenset(
-    "dr mr mrs ms mx prof st mt ft gen gov sen rep capt lt col sgt cmdr rev hon pres cpl maj adm fr msgr supt messrs "
-    "e.g i.e cf vs viz approx ca et".split()
+_TITLES = _words(
+    """dr mr mrs ms mx prof st mt ft gen gov sen rep capt lt col sgt cmdr rev hon pres cpl maj adm fr msgr supt messrs
+    e.g i.e cf vs viz approx ca et"""
 )
-# An abbreviation before a number or a single letter, an ordinary word otherwise ("No. 5" but "No. Never.").
-_NUMBERED = frozenset("no nos fig figs vol ch p pp sec eq art ref".split())
+# An abbreviation before a number, an ordinary word otherwise ("No. 5" but "No. Never.").
+_NUMBERED = _words("no nos fig figs vol ch p pp sec eq art ref ver")
 # May end a sentence: only what follows tells.
-_OPEN = frozenset(
-    "etc inc ltd co corp jr sr bros dept univ est ave blvd rd ln hwy al a.m p.m am pm ph.d "
-    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun".split()
+_OPEN = _words(
+    """etc inc ltd co corp jr sr bros dept univ est ave blvd rd ln hwy al a.m p.m am pm ph.d
+    jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun"""
 )
 # Words that begin a sentence far more often than they continue a name.
-_STARTERS = frozenset(
-    "A After All Also Although An And Another As At Before Both But By Can Could Did Do Does During Each Even Every Finally "
-    "First For From He Her Here His How However I If In Instead Is It Its Just Last Later Let Many Maybe Meanwhile More Most "
-    "My Never New Next No Not Now Of On Once One Only Or Other Our Please She Should Since So Some Still Such Thanks That The "
-    "Their Then There These They This Those Three Though Thus To Today Two Under Unlike Until We Well What When Where Which "
-    "While Who Why Will With Without Would Yes Yet You Your".split()
+_STARTERS = _words(
+    """A After All Also Although An And Another As At Before Both But By Can Could Did Do Does During Each Even Every
+    Finally First For From He Her Here His How However I If In Instead Is It Its Just Last Later Let Many Maybe
+    Meanwhile More Most My Never New Next No Not Now Of On Once One Only Or Other Our Please She Should Since So Some
+    Still Such Thanks That The Their Then There These They This Those Three Though Thus To Today Two Under Unlike Until
+    We Well What When Where Which While Who Why Will With Without Would Yes Yet You Your"""
 )
 
 _MARK = re.compile(r"[.!?…。！？,;:—–\n<]")

@@ -1,7 +1,8 @@
 """hibari's own normalisation (times, dates, units, abbreviations), done so that source offsets survive.
 
-hibari rewrites a plain string; this runs the rules of its ``normalize`` in the same order over a TrackedText. The text that
-comes out is the same, which a test checks. Bound to the pinned version of hibari-tts: the rules are not its public API.
+hibari rewrites a plain string; this runs the rules of its ``normalize`` in the same order over a TrackedText. The text
+that comes out is the same, which a test checks. Bound to the pinned version of hibari-tts: the rules are not its public
+API.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The symbol table: which character of the phoneme alphabet has which id.
 
-The alphabet is Kokoro-82M's vocabulary (misaki's English set and a few marks of other languages), in the order of Kokoro's own
-ids but without their gaps. The ids are built into trained weights: the order must never change, new symbols go to the end.
+The alphabet is Kokoro-82M's vocabulary (misaki's English set and a few marks of other languages), in the order of
+Kokoro's own ids but without their gaps. The ids are built into trained weights: the order must never change, new
+symbols go to the end.
 Knows nothing of text or of how phonemes are made.
 """
 
@@ -23,6 +24,11 @@ SYMBOLS: tuple[str, ...] = (
     *"ɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔ",
     *"ˈˌːʰʲ↓→↗↘ᵻ",
 )
+
+# Ids beyond the alphabet that frame a sentence: the silence before its first phoneme and after its last.
+START = 126
+STOP = 127
+TABLE_SIZE = 128  # rows of a trained symbol table; the gap leaves room for new symbols
 
 _IDS = {symbol: i for i, symbol in enumerate(SYMBOLS) if i != PAD}
 

@@ -89,13 +89,19 @@ def _align(old: str, new: str, base: int) -> list[Part]:
 def _word_targets(old: list[str], new: list[str]) -> list[Span]:
     """For each new word the range of old words (never empty) it stands for."""
     targets: list[Span] = []
+    unsaid = 0  # old words just before that no new word stands for; the next one takes them over
     for _, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if c == d:
+            unsaid = b - a
         for i in range(d - c):
             if a == b:  # an insertion belongs to the word before it
                 targets.append((max(a - 1, 0), max(a, 1)))
             else:
                 first = a + i * (b - a) // (d - c)
-                targets.append((first, max(first + 1, a + (i + 1) * (b - a) // (d - c))))
+                targets.append((first - unsaid, max(first + 1, a + (i + 1) * (b - a) // (d - c))))
+            unsaid = 0
+    if unsaid and targets:
+        targets[-1] = (targets[-1][0], len(old))
     return targets
 
 

@@ -1,0 +1,83 @@
+"""Tags in the text: a break becomes a pause, every other tag is taken out with a warning.
+
+Knows SSML's break, character entities, and the Markdown that language models write (links, headings); no speech.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+
+from tts_spec.text.tracked import TrackedText
+from tts_spec.types import SpeechWarning
+
+MAX_PAUSE_S = 10.0
+
+_ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*')"""
+TAG = re.compile(rf"<!--.*?-->|<[?!][^<>]*>|</?[A-Za-z][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>", re.DOTALL)
+_BREAK = re.compile(r"<break\b", re.IGNORECASE)
+_TIME = re.compile(r"""\btime\s*=\s*["']\s*\+?(\d*\.?\d+)\s*(ms|s)\s*["']""", re.IGNORECASE)
+_STRENGTH = re.compile(r"""\bstrength\s*=\s*["']\s*([\w-]+)\s*["']""", re.IGNORECASE)
+# Seconds for SSML's named strengths; the standard leaves the lengths to the processor.
+_STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0}
+
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
+_LINK = re.compile(r"!?\[([^\]]+)\]\(([^\)]*)\)")
+_HEADING = re.compile(r"^[ \t]*#{1,6}[ \t]+(?=[A-Z0-9*])", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of text without tags and the silence the caller wants after it."""
+
+    text: TrackedText
+    pause_s: float  # 0 .. MAX_PAUSE_S
+
+
+def split_markup(text: str) -> tuple[list[Segment], list[SpeechWarning]]:
+    """Text between breaks, in order, and what was taken out. Offsets count in ``text``."""
+    warnings: list[SpeechWarning] = []
+    segments: list[Segment] = []
+    source = TrackedText(text)
+    begin = 0
+    for tag in TAG.finditer(text):
+        pause = _pause(tag.group()) if _BREAK.match(tag.group()) else None
+        if pause is None:
+            warnings.append(_warning("ssml_stripped", f"the tag {tag.group()!r} is not spoken", tag))
+            continue
+        if pause > MAX_PAUSE_S:
+            message = f"the break of {pause:g} s is cut to {MAX_PAUSE_S:g} s"
+            warnings.append(_warning("pause_capped", message, tag))
+        segments.append(Segment(source[begin : tag.start()], min(pause, MAX_PAUSE_S)))
+        begin = tag.end()
+    segments.append(Segment(source[begin:], 0.0))
+    return [Segment(_plain(s.text, warnings), s.pause_s) for s in segments], warnings
+
+
+def _pause(tag: str) -> float | None:
+    """Seconds of a break tag, None when it does not say a valid time."""
+    if time := _TIME.search(tag):
+        return float(time.group(1)) * (0.001 if time.group(2).lower() == "ms" else 1.0)
+    if strength := _STRENGTH.search(tag):
+        return _STRENGTHS.get(strength.group(1).lower())
+    return None if re.search(r"\btime\b", tag) else _STRENGTHS["medium"]
+
+
+def _plain(text: TrackedText, warnings: list[SpeechWarning]) -> TrackedText:
+    source = text
+
+    def link(match: re.Match[str]) -> list[tuple[str, int, int]]:
+        start, end = source.span(match.end(1), match.end())
+        warnings.append(
+            SpeechWarning("markup_stripped", f"the link target {match.group(2)!r} is not spoken", start, end)
+        )
+        return [(match.string[i], i, i + 1) for i in range(*match.span(1))]
+
+    source = text = text.sub(TAG, " ")
+    text = text.sub(_LINK, link).sub(_HEADING, " ")
+    return text.sub(_ENTITY, lambda m: html.unescape(m.group()))
+
+
+def _warning(code: str, message: str, match: re.Match[str]) -> SpeechWarning:
+    return SpeechWarning(code, message, match.start(), match.end())
