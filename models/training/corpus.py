@@ -145,8 +145,13 @@ def main(
 ) -> None:
     """Makes a corpus of teacher speech with durations and F0 from packages alone."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(show_path=False)])
-    weights = parse_voices(voices)
-    cache = packages or default_cache()
+    try:
+        _make(out, hours, parse_voices(voices), seed, threads, packages or default_cache())
+    except SpeechError as error:
+        raise typer.BadParameter(error.message) from error
+
+
+def _make(out: Path, hours: float, weights: Mapping[str, float], seed: int, threads: int, cache: Path) -> None:
     texts = load_texts(cache)
     log.info("sentences: %s", ", ".join(f"{name} {len(sentences)}" for name, sentences in texts.items()))
     out.mkdir(parents=True, exist_ok=True)
