@@ -1,0 +1,134 @@
+"""A decoder-only transformer over embeddings: RMSNorm, RoPE, grouped-query sliding-window attention, SwiGLU.
+
+One class serves the target and the drafter. Training runs whole rows; decoding runs a few new positions against a static KV cache
+(``models.kv_cache``). Knows embeddings and positions, not tokens. Source: Llama (Touvron et al. 2023), Mistral (Jiang et al. 2023).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.kv_cache import KvCache, PassLayout
+from models.rope import rope_table, rotate
+from models.transformer_config import TransformerConfig
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with fused QKV."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        kv_width = config.kv_heads * config.head_width
+        self.qkv = nn.Linear(config.width, config.width + 2 * kv_width, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=False)
+
+    def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``x`` [B, T, width] -> rotated q [B, heads, T, hw] and k, v [B, kv_heads, T, hw]."""
+        config = self.config
+        batch, rows, _ = x.shape
+        joined = self.qkv(x).view(batch, rows, config.heads + 2 * config.kv_heads, config.head_width).transpose(1, 2)
+        turned = rotate(joined[:, : config.heads + config.kv_heads], cos, sin)
+        return turned[:, : config.heads], turned[:, config.heads :], joined[:, config.heads + config.kv_heads :]
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Whole rows: ``x`` [B, T, width]. Blocks of ``window`` queries see their own and the previous block's keys."""
+        window = self.config.window
+        batch, rows, _ = x.shape
+        q, k, v = self.heads(x, cos, sin)
+        count = -(-rows // window)
+        groups = self.config.heads // self.config.kv_heads
+
+        def blocks(part: Tensor) -> Tensor:
+            padded = F.pad(part, (0, 0, 0, count * window - rows))
+            return padded.view(batch, part.shape[1], count, window, -1)
+
+        def with_previous(part: Tensor) -> Tensor:
+            own = blocks(part)
+            before = F.pad(own[:, :, :-1], (0, 0, 0, 0, 1, 0))
+            return torch.cat([before, own], dim=3).repeat_interleave(groups, dim=1)  # [B, heads, count, 2 window, hw]
+
+        at = torch.arange(window, device=x.device)
+        distance = at[:, None] + window - torch.arange(2 * window, device=x.device)  # [window, 2 window]
+        bias = torch.zeros(distance.shape, device=x.device).masked_fill(
+            (distance < 0) | (distance >= window), float("-inf")
+        )
+        first = bias.clone()
+        first[:, :window] = float("-inf")  # the first block has none before it
+        bias = torch.stack([first, *[bias] * (count - 1)])  # [count, window, 2 window]
+        scores = blocks(q) @ with_previous(k).transpose(3, 4)
+        weights = (scores * self.config.head_width**-0.5 + bias.to(scores.dtype)).softmax(-1)
+        y = (weights.to(v.dtype) @ with_previous(v)).reshape(batch, self.config.heads, count * window, -1)[:, :, :rows]
+        merged: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return merged
+
+    def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
+        """New positions only: ``x`` [B, R, width]; writes their keys and values into ``cache`` and reads all visible ones."""
+        config = self.config
+        q, k, v = self.heads(x, layout.cos, layout.sin)
+        keys, values = cache.write(layer, k, v, layout)  # [B, kv_heads, S, hw] each
+        batch, _, rows, head_width = q.shape
+        groups = config.heads // config.kv_heads
+        q = q.reshape(batch, config.kv_heads, groups * rows, head_width)  # rows of one kv head's group side by side
+        scores = q @ keys.transpose(2, 3)  # [B, kv_heads, groups R, S]
+        scores = scores.view(batch, config.kv_heads, groups, rows, -1).float() * head_width**-0.5 + layout.bias
+        weights = scores.softmax(-1).to(values.dtype)
+        y = weights.view(batch, config.kv_heads, groups * rows, -1) @ values
+        y = y.view(batch, config.heads, rows, head_width).transpose(1, 2).reshape(batch, rows, config.width)
+        merged: Tensor = self.out(y)
+        return merged
+
+
+class Block(nn.Module):
+    """Attention and MLP, each after RMSNorm and added to the residual."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.attention = Attention(config)
+        self.mlp_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.width, bias=False)
+
+    def mlp(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
+        y: Tensor = self.down(F.silu(gate) * up)
+        return y
+
+
+class Transformer(nn.Module):
+    """Embeddings [B, T, width] -> hidden states [B, T, width]."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.width, eps=1e-5)
+        for name, parameter in self.named_parameters():
+            if name.endswith(("out.weight", "down.weight")):
+                nn.init.normal_(parameter, std=0.02 / (2 * config.layers) ** 0.5)
+            elif name.endswith(("qkv.weight", "gate_up.weight")):
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Whole rows from position 0, sliding-window causal."""
+        rows = x.shape[1]
+        positions = torch.arange(rows, device=x.device)
+        cos, sin = rope_table(positions, self.config.head_width, self.config.rope_base)
+        for block in self.blocks:
+            x = x + block.attention(block.attention_norm(x), cos, sin)
+            x = x + block.mlp(x)
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def step(self, x: Tensor, cache: KvCache) -> Tensor:
+        """New positions ``x`` [B, R, width] after the cache's lengths; the cache's lengths move on by R (roll back by setting them)."""
+        layout = cache.layout(x.shape[1])
+        for index, block in enumerate(self.blocks):
+            x = x + block.attention.step(block.attention_norm(x), index, cache, layout)
+            x = x + block.mlp(x)
+        cache.advance(x.shape[1])
+        normed: Tensor = self.norm(x)
+        return normed

@@ -1,0 +1,42 @@
+"""Position-keyed Gumbel noise: the value for (seed, stream, position, option) is fixed, however and whenever it is asked for.
+
+Counter-based (Philox 4x64, Salmon et al. 2011), from the generator's raw output, whose stream NumPy guarantees. Knows no model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+_BLOCK = 64  # positions made at once; part of the definition, never change it
+_KEPT = 3  # blocks kept, so that a rollback finds its noise again
+
+
+class GumbelNoise:
+    """Standard Gumbel noise of one stream: ``at(t)`` is float32 [options], the same at every call."""
+
+    def __init__(self, seed: int, stream: int, options: int) -> None:
+        self._key = (seed, stream)
+        self._options = options
+        self._blocks: dict[int, npt.NDArray[np.float32]] = {}
+
+    def at(self, position: int) -> npt.NDArray[np.float32]:
+        """Noise of ``position`` (0, 1, ...), read-only."""
+        block, row = divmod(position, _BLOCK)
+        if block not in self._blocks:
+            self._blocks[block] = self._make(block)
+            for old in [known for known in self._blocks if known <= block - _KEPT]:
+                del self._blocks[old]
+        noise: npt.NDArray[np.float32] = self._blocks[block][row]
+        return noise
+
+    def _make(self, block: int) -> npt.NDArray[np.float32]:
+        count = _BLOCK * self._options
+        philox = np.random.Philox(key=np.array(self._key, np.uint64), counter=np.array([0, block, 0, 0], np.uint64))
+        raw = philox.random_raw((count + 1) // 2)
+        halves = raw.view(np.uint32)[:count]
+        uniform = ((halves >> 8).astype(np.float64) + 0.5) * 2.0**-24  # never 0, never 1
+        noise = -np.log(-np.log(uniform))
+        noise = noise.astype(np.float32).reshape(_BLOCK, self._options)
+        noise.flags.writeable = False
+        return noise

@@ -1,0 +1,102 @@
+"""The one function that turns (logits, what is legal, history, position) into a decision.
+
+Plain decoding, verification and drafting all call ``Sampler.choose``; nothing else samples. Order: legality mask, repetition penalty
+(Keskar et al. 2019), temperature, top-k, top-p (Holtzman et al. 2020), plus the position's Gumbel noise, argmax. It sees one row at a
+time, so a row's decision cannot depend on its neighbours. Knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.lm_stream import StreamInput
+from tts_spec.speculate.noise import GumbelNoise
+from tts_spec.speculate.script import Allowed, Vocabulary
+
+HISTORY = 64  # inputs the repetition penalty looks back
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """Deployed sampling; every field is a number in the range its comment gives."""
+
+    temperature: float = 0.8  # 0 .. 2; 0 = the most probable decision, no noise
+    top_k: int = 0  # 0 = off
+    top_p: float = 1.0  # 0 < top_p <= 1; 1 = off
+    repetition_penalty: float = 1.0  # 1 .. 2; 1 = off
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("temperature", 0 <= self.temperature <= 2, "0 to 2"),
+            ("top_k", self.top_k >= 0, "0 or more"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 up to 1"),
+            ("repetition_penalty", 1 <= self.repetition_penalty <= 2, "1 to 2"),
+        )
+        for name, good, allowed in checks:
+            if not good:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: {allowed}")
+
+
+class Sampler:
+    """Sampling of one stream. ``choose`` depends on its arguments, the options and the stream's key alone."""
+
+    def __init__(self, options: SamplingOptions, vocabulary: Vocabulary, seed: int, stream: int = 0) -> None:
+        self.options = options
+        self.vocabulary = vocabulary
+        self._noise = GumbelNoise(seed, stream, vocabulary.codebook_size + 2)
+
+    def scores(
+        self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
+    ) -> npt.NDArray[np.float32]:
+        """Deployed log-probabilities up to a constant, float32 [codebook_size + 2]; -inf = cannot be chosen (temperature above 0)."""
+        options, size = self.options, self.vocabulary.codebook_size
+        scores = logits.copy()
+        if not allowed.audio:
+            scores[:size] = -np.inf
+        if not allowed.advance:
+            scores[size] = -np.inf
+        if not allowed.end:
+            scores[size + 1] = -np.inf
+        if options.repetition_penalty != 1.0:
+            first = history[-1].due * size
+            tokens = {item.token for item in history[-HISTORY:]}
+            seen = sorted(token - first for token in tokens if first <= token < first + size)
+            if seen:
+                values = scores[seen]
+                factor = np.float32(options.repetition_penalty)
+                scores[seen] = np.where(values > 0, values / factor, values * factor)
+        if options.temperature == 0:
+            return scores
+        scores /= np.float32(options.temperature)
+        if 0 < options.top_k < size:
+            kth = np.partition(scores, -options.top_k)[-options.top_k]
+            scores[scores < kth] = -np.inf
+        if options.top_p < 1.0:
+            order = np.argsort(-scores, kind="stable")
+            weights = np.exp((scores[order] - scores[order[0]]).astype(np.float64))
+            before = np.cumsum(weights) - weights  # mass of the strictly better ones
+            scores[order[before >= options.top_p * weights.sum()]] = -np.inf
+        return scores
+
+    def choose(
+        self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
+    ) -> int:
+        """The decision at ``position``.
+
+        Args:
+            logits: float32 [codebook_size + 2] of the due codebook; the last two are ADVANCE and END.
+            allowed: what the script permits there; at least one kind.
+            history: committed and, while verifying, drafted inputs up to ``position``, that one last; it names the codebook due.
+                The penalty counts the codec tokens among the last ``HISTORY``.
+            position: index of the decision in the stream; keys the noise.
+        """
+        scores = self.scores(logits, allowed, history)
+        if self.options.temperature > 0:
+            scores += self._noise.at(position)
+        best = int(scores.argmax())
+        size = self.vocabulary.codebook_size
+        return history[-1].due * size + best if best < size else self.vocabulary.advance + best - size
