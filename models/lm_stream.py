@@ -23,7 +23,7 @@ class StreamInput(NamedTuple):
 
     token: int  # codec token, or NO_TOKEN when the input is the phoneme itself
     phoneme: int  # index of the current phoneme in the stream
-    count: int  # frames of this phoneme begun so far, the frame of ``token`` counted; 0 for a phoneme input
+    frames: int  # frames of this phoneme begun so far, the frame of ``token`` counted; 0 for a phoneme input
     due: int  # codebook whose token is decided at this position
 
 
@@ -89,5 +89,5 @@ class LmStream:
         phoneme = item.phoneme - self._dropped
         if item.token == NO_TOKEN:
             return self._entry[phoneme]
-        count = min(item.count, self.lm.counts.num_embeddings - 1)
+        count = min(item.frames, self.lm.counts.num_embeddings - 1)
         return self.lm.tokens.weight[item.token] + self.lm.counts.weight[count] + self._inside[phoneme]

@@ -5,7 +5,7 @@ Knows the stream's state and a small model; knows nothing of the target.
 
 from __future__ import annotations
 
-from models.lm_stream import LmStream
+from models.lm_stream import LmStream, StreamInput
 from tts_spec.speculate.round import StreamState, legal_prefix
 from tts_spec.speculate.sampling import Sampler
 from tts_spec.speculate.script import Script

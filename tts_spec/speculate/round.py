@@ -16,6 +16,7 @@ from tts_spec.speculate.sampling import HISTORY, Sampler
 from tts_spec.speculate.script import Script, ScriptState
 
 FIRST_INPUT = StreamInput(NO_TOKEN, 0, 0, 0)
+FIRST_STATE = ScriptState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class StreamState:
     """Everything committed that the next round depends on."""
 
     position: int = 0  # decisions committed
-    script: ScriptState = ScriptState()
+    script: ScriptState = FIRST_STATE
     inputs: tuple[StreamInput, ...] = (FIRST_INPUT,)  # the last HISTORY inputs, the pending one at ``position`` last
     tail: tuple[int, ...] = ()  # the target's own samples past the last mismatch: drafts for ``position`` and after
 
