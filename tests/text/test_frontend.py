@@ -200,6 +200,17 @@ def test_any_text_is_spoken_or_named(text: str, offset: int, british: bool) -> N
             assert i in covered, (char, i)
 
 
+@pytest.mark.parametrize(
+    "piece", ["1", "1,", "1.", "a", "A", "$", "(", "<", "😀", "1-", "a.", "[x", "'", "1/2 ", "@a", "-"]
+)
+def test_a_clause_of_one_thing_repeated_is_quick(frontend: Frontend, piece: str) -> None:
+    """The longest clause the splitter gives, filled with what hibari or a pattern might choke on."""
+    text = (piece * 400)[:400]
+    started = time.process_time()
+    frontend.phonemize(text, 0)
+    assert time.process_time() - started < 0.5
+
+
 def test_an_ordinary_clause_takes_under_three_milliseconds(frontend: Frontend) -> None:
     clauses = [f"The old man number {i} went down to the river to fish," for i in range(40)]
     started = time.process_time()

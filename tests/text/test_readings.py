@@ -86,6 +86,7 @@ READINGS = [
     ("1/2", "one half"),
     ("2 1/2 cups", "two and a half cups"),
     ("1¼ miles", "one and a quarter miles"),
+    ("9" * 20, "nine " * 20),
     ("agent 007", "agent zero zero seven"),
     ("1.2M users", "one point two million users"),
     ("1e-5", "one times ten to the minus five"),

@@ -27,6 +27,8 @@ _LEADING = "\"'“‘«([{<*_`|>¿¡"
 _TRAILING = ".,;:!?\"'”’»)]}>*_`~|–-"
 _AMOUNT = re.compile(r"[$£€]?\.?\d")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.){2,}")
+# hibari tries every cut of a run without spaces, in cubic time; no word is this long
+_ENDLESS = re.compile(r"(\S{40})(?=\S)")
 _LAST_MARK = re.compile(r"([.!?])[\"'”’»)\]}*_\s]*\Z")
 
 
@@ -61,7 +63,7 @@ class Frontend:
 
 def _segment_symbols(prepared: TrackedText, british: bool) -> list[_Symbol]:
     """Symbols of a stretch without pauses, [] when nothing in it has a sound."""
-    text = normalize(prepared)
+    text = normalize(prepared).sub(_ENDLESS, r"\1 ")
     symbols: list[_Symbol] = []
     for token in g2p.spoken(text.text, british):
         span = text.span(token.start, token.end) if any(map(_sounds, token.phonemes)) else None

@@ -114,6 +114,8 @@ def _mixed(m: re.Match[str]) -> str:
 _Rule = tuple[str, str | Callable[[re.Match[str]], Replacement]]
 
 _RULE_TEXT: tuple[_Rule, ...] = (
+    # no word exists for it: digit by digit
+    (r"\d[\d,]{15,}", lambda m: " ".join(m.group().replace(",", ""))),
     # typography
     (r"\bREADME\b", "read me"),
     (r"(?<![\d,.])(\d{1,2}(?:,\d{1,2})+)(?![\d,]|\.\d)", lambda m: m.group().replace(",", ", ")),

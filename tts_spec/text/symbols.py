@@ -8,6 +8,7 @@ Knows nothing of text or of how phonemes are made.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 from tts_spec.types import SpeechError
@@ -31,6 +32,11 @@ STOP = 127
 TABLE_SIZE = 128  # rows of a trained symbol table; the gap leaves room for new symbols
 
 _IDS = {symbol: i for i, symbol in enumerate(SYMBOLS) if i != PAD}
+
+
+def table_hash() -> str:
+    """SHA-256 of the table: weights trained with another one must not be used."""
+    return hashlib.sha256("\x00".join(SYMBOLS).encode()).hexdigest()
 
 
 def is_symbol(symbol: str) -> bool:
