@@ -6,13 +6,14 @@ Turns inputs (token, phoneme, count) into logits; rollback is the ``start`` of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from models.kv_cache import MAX_ROWS, KvCache
+from models.linear import Linear
 from models.speech_lm import NO_TOKEN, OFFSETS, SpeechLm
 
 Logits = npt.NDArray[np.float32]  # [R, codebook_size + 2]; -inf where the due codebook has no such decision
@@ -32,6 +33,7 @@ class LmStream:
 
     def __init__(self, lm: SpeechLm, voice_weights: Sequence[float], speed: float) -> None:
         self.lm = lm
+        lm.pack()
         parameter = lm.tokens.weight
         self._device, self._dtype = parameter.device, parameter.dtype
         self.cache = KvCache(lm.config.transformer, 1, self._dtype, self._device)
@@ -40,7 +42,7 @@ class LmStream:
             self._speaker = lm.speaker(weights, torch.tensor([speed], device=self._device))[0]  # [width]
             self._entry = self._speaker.new_zeros(0, lm.config.transformer.width)
             self._inside = self._entry
-        self._dropped = 0
+        self.dropped = 0  # phonemes whose vectors are freed
 
     def extend(self, windows: Sequence[Sequence[int]]) -> None:
         """Append phonemes, each as the symbol ids at OFFSETS around it."""
@@ -56,38 +58,43 @@ class LmStream:
 
     def forget(self, before: int) -> None:
         """Free the vectors of phonemes with an index below ``before``."""
-        if before > self._dropped:
-            self._entry = self._entry[before - self._dropped :].clone()
-            self._inside = self._inside[before - self._dropped :].clone()
-            self._dropped = before
+        if before > self.dropped:
+            self._entry = self._entry[before - self.dropped :].clone()
+            self._inside = self._inside[before - self.dropped :].clone()
+            self.dropped = before
 
     @torch.inference_mode()
     def forward(self, inputs: Sequence[StreamInput], start: int) -> Logits:
         """Feed ``inputs`` at positions ``start`` and after; everything the cache held from ``start`` on is forgotten.
 
-        Returns float32 logits [R, codebook_size + 2]. Raises ValueError when ``start`` lies beyond what was fed.
+        Returns float32 logits [R, codebook_size + 2]. Raises ValueError when ``start`` is no length
+        the cache can be rewound to.
         """
-        if start > self.cache.lengths[0]:
-            raise ValueError(f"start is {start}; only {self.cache.lengths[0]} positions are cached")
-        self.cache.lengths[0] = start
+        self.cache.rewind(0, start)
         logits = np.full((len(inputs), self.lm.config.codebook_size + 2), -np.inf, np.float32)
         for at in range(0, len(inputs), MAX_ROWS):
             self._pass(inputs[at : at + MAX_ROWS], logits[at : at + MAX_ROWS])
         return logits
 
     def _pass(self, inputs: Sequence[StreamInput], logits: Logits) -> None:
-        x = torch.stack([self._vector(item) for item in inputs])
-        hidden = self.lm.transformer.step(x[None], self.cache)[0]  # [R, width]
-        due = [item.due for item in inputs]
-        for book, head in enumerate(self.lm.heads):
-            rows = [row for row, item in enumerate(due) if item == book]
-            if rows:
-                chosen = hidden if len(rows) == len(inputs) else hidden[rows]
-                logits[rows, : head.out_features] = head(chosen).float().cpu().numpy()
+        lm = self.lm
+        hidden = lm.transformer.step(self._vectors(inputs)[None], self.cache)[0]  # [R, width]
+        due = np.array([item.due for item in inputs])
+        for book, head in enumerate(cast(list[Linear], lm.heads)):
+            rows = np.flatnonzero(due == book)
+            if len(rows):
+                chosen = hidden if len(rows) == len(due) else hidden[torch.from_numpy(rows).to(self._device)]
+                logits[rows, : head.out_features] = head.step(chosen).float().cpu().numpy()
 
-    def _vector(self, item: StreamInput) -> torch.Tensor:
-        phoneme = item.phoneme - self._dropped
-        if item.token == NO_TOKEN:
-            return self._entry[phoneme]
-        count = min(item.frames, self.lm.counts.num_embeddings - 1)
-        return self.lm.tokens.weight[item.token] + self.lm.counts.weight[count] + self._inside[phoneme]
+    def _vectors(self, inputs: Sequence[StreamInput]) -> torch.Tensor:
+        """[R, width]."""
+        lm = self.lm
+        last = lm.counts.num_embeddings - 1
+        columns = [(max(item.token, 0), min(item.frames, last), item.phoneme - self.dropped) for item in inputs]
+        tokens, counts, phonemes = torch.from_numpy(np.array(columns).T).to(self._device)
+        # Plain indexing, three times; an input that is a phoneme is put in its place afterwards.
+        x = lm.tokens.weight[tokens] + lm.counts.weight[counts] + self._inside[phonemes]
+        for row, item in enumerate(inputs):
+            if item.token == NO_TOKEN:
+                x[row] = self._entry[item.phoneme - self.dropped]
+        return x

@@ -60,7 +60,7 @@ class SpeakOptions:
     """
 
     voice: str | None = None  # a name from Synthesizer.voices; None = the bundle's first
-    speed: float = 1.0  # 0.5 .. 2.0, 1 = the teacher's own pace
+    speed: float = 1.0  # 0.7 .. 1.4, 1 = the teacher's own pace
     seed: int = 0  # 0 .. 2**63 - 1; the same seed gives the same tokens, whatever the drafter
     temperature: float | None = None  # 0 .. 2; 0 = the most probable token
     top_k: int | None = None  # 0 = off
@@ -70,7 +70,7 @@ class SpeakOptions:
     gamma: int | None = None  # drafted tokens in a round, 0 .. 15
 
     def __post_init__(self) -> None:
-        _in_range("speed", self.speed, 0.5, 2.0)
+        _in_range("speed", self.speed, 0.7, 1.4)
         _in_range("temperature", self.temperature, 0.0, 2.0)
         _in_range("top_p", self.top_p, 1e-6, 1.0)
         _in_range("repetition_penalty", self.repetition_penalty, 1.0, 2.0)

@@ -18,6 +18,9 @@ from tts_spec.speculate.noise import GumbelNoise
 from tts_spec.speculate.script import Allowed, Vocabulary
 
 HISTORY = 64  # inputs the repetition penalty looks back
+GREEDY_BELOW = (
+    1e-4  # a lower temperature is 0: the noise, at most 17 times it, decides nothing, and float32 would overflow
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +72,18 @@ class Sampler:
                 values = scores[seen]
                 factor = np.float32(options.repetition_penalty)
                 scores[seen] = np.where(values > 0, values / factor, values * factor)
-        if options.temperature == 0:
+        if options.temperature < GREEDY_BELOW:
             return scores
         scores /= np.float32(options.temperature)
-        if 0 < options.top_k < size:
+        if 0 < options.top_k < len(scores):
             kth = np.partition(scores, -options.top_k)[-options.top_k]
             scores[scores < kth] = -np.inf
         if options.top_p < 1.0:
-            order = np.argsort(-scores, kind="stable")
-            weights = np.exp((scores[order] - scores[order[0]]).astype(np.float64))
+            falling = np.sort(scores)[::-1]
+            weights = np.exp((falling - falling[0]).astype(np.float64))
             before = np.cumsum(weights) - weights  # mass of the strictly better ones
-            scores[order[before >= options.top_p * weights.sum()]] = -np.inf
+            last = int((before < options.top_p * weights.sum()).sum()) - 1
+            scores[scores < falling[last]] = -np.inf
         return scores
 
     def choose(
@@ -95,7 +99,7 @@ class Sampler:
             position: index of the decision in the stream; keys the noise.
         """
         scores = self.scores(logits, allowed, history)
-        if self.options.temperature > 0:
+        if self.options.temperature >= GREEDY_BELOW:
             scores += self._noise.at(position)
         best = int(scores.argmax())
         size = self.vocabulary.codebook_size

@@ -1,0 +1,183 @@
+"""A bundle: a folder with weights, voices and ``bundle.json``, which names the size, licence and SHA-256 of every file.
+
+Reads and writes bundles; knows the networks' shapes, not how they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from models.codec.codec import CodecConfig, NeuralCodec
+from models.speech_lm import SpeechLm, SpeechLmConfig
+
+FORMAT = 1
+MANIFEST = "bundle.json"
+
+T = TypeVar("T")
+
+
+class BundleError(ValueError):
+    """A bundle that cannot be used; the message names the file or the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of the bundle."""
+
+    sha256: str
+    bytes: int
+    license: str
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceEntry:
+    """One voice; its row in the models' voice tables is its place in the list."""
+
+    name: str
+    language: str  # BCP 47
+    gender: str
+    description: str
+    british: bool  # phonemised by British rules
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingEntry:
+    """Default sampling of the bundle; see ``tts_spec.speculate.sampling``."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    repetition_penalty: float
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """``bundle.json``."""
+
+    format: int
+    name: str
+    origin: str  # where the weights come from, in words
+    symbols_sha256: str  # of the symbol table the weights were trained with
+    codec: CodecConfig
+    target: SpeechLmConfig
+    drafters: dict[str, SpeechLmConfig]
+    default_drafter: str
+    default_gamma: int
+    sampling: SamplingEntry
+    voices: list[VoiceEntry]
+    caps: list[int]  # most frames of a phoneme, by symbol id
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A loaded bundle, all modules in evaluation mode on one device."""
+
+    manifest: Manifest
+    codec: NeuralCodec
+    target: SpeechLm
+    drafters: Mapping[str, SpeechLm]
+    device: torch.device
+
+
+def build(cls: type[T], data: Any, where: str) -> T:
+    """A dataclass from JSON data, checked: unknown and missing keys and wrong types are BundleErrors that name the place."""
+    origin, arguments = typing.get_origin(cls), typing.get_args(cls)
+    if is_dataclass(cls):
+        if not isinstance(data, dict):
+            raise BundleError(f"{where} is {data!r}; it must be an object")
+        hints = typing.get_type_hints(cls)
+        names = {item.name for item in fields(cls)}
+        if names != set(data):
+            wrong = ", ".join(sorted(names ^ set(data)))
+            raise BundleError(f"{where} has unknown or missing keys: {wrong}; allowed: {', '.join(sorted(names))}")
+        try:
+            return typing.cast(T, cls(**{name: build(hints[name], data[name], f"{where}.{name}") for name in data}))
+        except BundleError:
+            raise
+        except ValueError as error:
+            raise BundleError(f"{where}: {error}") from error
+    if origin is list and isinstance(data, list):
+        return typing.cast(T, [build(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data)])
+    if origin is dict and isinstance(data, dict):
+        return typing.cast(T, {key: build(arguments[1], item, f"{where}.{key}") for key, item in data.items()})
+    if cls is float and type(data) is int:
+        return typing.cast(T, float(data))
+    if not isinstance(cls, types.GenericAlias) and type(data) is cls:
+        return typing.cast(T, data)
+    raise BundleError(f"{where} is {data!r}; it must be of type {cls}")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """``bundle.json`` of ``folder``. Raises BundleError when it is missing, broken or of another format."""
+    path = folder / MANIFEST
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BundleError(f"{folder} is no bundle: there is no {MANIFEST} in it") from None
+    except json.JSONDecodeError as error:
+        raise BundleError(f"{path} is not JSON: {error}") from error
+    if isinstance(data, dict) and data.get("format") != FORMAT:
+        raise BundleError(f"{path}: format is {data.get('format')!r}; this version reads {FORMAT}")
+    return build(Manifest, data, MANIFEST)
+
+
+def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundle:
+    """Load every network: the target in ``target_dtype``, drafters and codec in float32. Checks every file's SHA-256.
+
+    Raises BundleError for a file that is missing or differs from the manifest.
+    """
+    manifest = read_manifest(folder)
+    for name, entry in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise BundleError(f"{path} is missing")
+        if sha256(path) != entry.sha256:
+            raise BundleError(f"{path} differs from its SHA-256 in {MANIFEST}: damaged or replaced")
+
+    def module(made: nn.Module, name: str, dtype: torch.dtype) -> None:
+        made.load_state_dict(load_file(folder / f"{name}.safetensors"))
+        made.to(device=device, dtype=dtype).eval().requires_grad_(False)
+
+    codec = NeuralCodec(manifest.codec)
+    module(codec, "codec", torch.float32)
+    target = SpeechLm(manifest.target)
+    module(target, "target", target_dtype)
+    drafters = {}
+    for name, config in manifest.drafters.items():
+        drafters[name] = SpeechLm(config)
+        module(drafters[name], f"drafter-{name}", torch.float32)
+    return Bundle(manifest, codec, target, drafters, device)
+
+
+def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:
+    """Write ``modules`` as bfloat16 safetensors and the manifest, its ``files`` filled in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for name, made in modules.items():
+        path = folder / f"{name}.safetensors"
+        tensors = {
+            key: value.detach().to(torch.bfloat16 if value.is_floating_point() else value.dtype).contiguous()
+            for key, value in made.state_dict().items()
+        }
+        save_file(tensors, path)
+        files[path.name] = asdict(FileEntry(sha256(path), path.stat().st_size, license))
+    data = asdict(manifest) | {"files": files}
+    (folder / MANIFEST).write_text(json.dumps(data, indent=1) + "\n")
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,76 @@
+"""Packs trained checkpoints into a bundle.
+
+    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTER_CKPT OUT
+
+Caps of phonemes come from the corpus: half as long again as the longest seen, at least 12 frames.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+import typer
+
+from models.bundle import FORMAT, Manifest, SamplingEntry, VoiceEntry, save
+from models.speech_lm import SpeechLm
+from models.training.dataset import PackedCorpus
+from models.training.drafter import drafter_config, load_target
+from models.training.encode import load_codec
+from models.training.target import VOICES
+from tts_spec.text.symbols import START, STOP, TABLE_SIZE, symbol_ids, table_hash
+
+LICENSE = "Apache-2.0"
+ORIGIN = (
+    "Trained in models/training on speech synthesised by Kokoro-82M (Apache-2.0) from texts of WordNet, State of the Union addresses, "
+    "SQLite and PostgreSQL documentation and composed sentences"
+)
+ENTRIES = {
+    "af_heart": VoiceEntry("heart", "en-US", "female", "Warm American voice", british=False),
+    "am_michael": VoiceEntry("michael", "en-US", "male", "Calm American voice", british=False),
+    "bf_emma": VoiceEntry("emma", "en-GB", "female", "Clear British voice", british=True),
+    "am_fenrir": VoiceEntry("fenrir", "en-US", "male", "Deep American voice", british=False),
+    "bm_fable": VoiceEntry("fable", "en-GB", "male", "British storyteller", british=True),
+}
+
+
+def caps(corpus: PackedCorpus) -> list[int]:
+    """Most frames of each symbol id at speed 1."""
+    longest = [0.0] * TABLE_SIZE
+    for row in corpus.rows:
+        ids = [START, *symbol_ids(row.phonemes), STOP]
+        for symbol, frames in zip(ids, row.durations, strict=True):
+            longest[symbol] = max(longest[symbol], frames * row.speed)
+    longest[START] = 12  # the pad is cut in training
+    return [max(12, math.ceil(1.5 * frames)) for frames in longest]
+
+
+def bundle(
+    packed: Path, codec: Path, target: Path, drafter: Path, out: Path, gamma: int = 7, temperature: float = 0.7
+) -> None:
+    """Write the bundle."""
+    small = SpeechLm(drafter_config())
+    small.load_state_dict(torch.load(drafter, map_location="cpu", weights_only=True)["parts"]["lm"])
+    large = load_target(target)
+    whole = load_codec(codec)
+    manifest = Manifest(
+        format=FORMAT,
+        name="starter",
+        origin=ORIGIN,
+        symbols_sha256=table_hash(),
+        codec=whole.config,
+        target=large.config,
+        drafters={"model": small.config},
+        default_drafter="model",
+        default_gamma=gamma,
+        sampling=SamplingEntry(temperature=temperature, top_k=0, top_p=1.0, repetition_penalty=1.0),
+        voices=[ENTRIES[name] for name in VOICES],
+        caps=caps(PackedCorpus(packed)),
+        files={},
+    )
+    save(out, manifest, {"codec": whole, "target": large, "drafter-model": small}, LICENSE)
+
+
+if __name__ == "__main__":
+    typer.run(bundle)

@@ -1,0 +1,43 @@
+"""Committed frames to PCM: the codec's stateful decoder of one stream, and the silences the caller asked for.
+
+Knows codes and samples; only whole committed frames ever reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from models.codec.codec import Codec
+from tts_spec.types import Pcm
+
+FADE_S = 0.010  # at both sides of an inserted silence
+
+
+class Renderer:
+    """Audio of one stream."""
+
+    def __init__(self, codec: Codec, device: torch.device) -> None:
+        self._codec = codec
+        self._device = device
+        self._state = codec.initial_state(1)
+        self._fade = np.linspace(0.0, 1.0, round(FADE_S * codec.sample_rate), dtype=np.float32)
+        self._rising = False  # the next samples follow a silence
+
+    def frames(self, frames: Sequence[Sequence[int]], *, before_silence: bool = False) -> Pcm:
+        """Decode ``frames`` (K codes each, at least one frame) -> float32 [frame_samples F], within [-1, 1]."""
+        codes = torch.tensor(frames, device=self._device).T[None]  # [1, K, F]
+        pcm: Pcm = self._codec.decode_step(codes, self._state)[0].float().cpu().numpy().clip(-1.0, 1.0)
+        if self._rising:
+            pcm[: len(self._fade)] *= self._fade
+            self._rising = False
+        if before_silence:
+            pcm[-len(self._fade) :] *= self._fade[::-1]
+        return pcm
+
+    def silence(self, seconds: float) -> Pcm:
+        """``seconds`` of zeros; the audio after it fades in."""
+        self._rising = True
+        return np.zeros(round(seconds * self._codec.sample_rate), np.float32)

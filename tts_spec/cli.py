@@ -1,0 +1,213 @@
+"""The ``tts-spec`` command: say, voices, serve, bench. Only reads options and prints; the work is elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tts_spec.types import Chunk, SpeakOptions, SpeechError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+bench = typer.Typer(no_args_is_help=True, help="Measure, in one run, what the README states.")
+app.add_typer(bench, name="bench")
+console = Console(stderr=True)
+
+Bundle = Annotated[Path | None, typer.Option(help="Folder with a bundle.json; default: the starter voice.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Dtype = Annotated[str, typer.Option(help="Arithmetic of the target: auto, float32 or bfloat16.")]
+AsJson = Annotated[bool, typer.Option("--json", help="End standard output with one JSON line.")]
+
+
+@app.command()
+def say(
+    text: Annotated[str | None, typer.Argument(help="What to say; - reads standard input as it arrives.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Audio file; WAV unless .flac or .ogg.")] = None,
+    play: Annotated[bool, typer.Option("--play", help="Play while speaking (needs the extra `play`).")] = False,
+    voice: str | None = None,
+    speed: float = 1.0,
+    seed: int = 0,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float | None = None,
+    drafter: str | None = None,
+    gamma: int | None = None,
+    srt: Annotated[Path | None, typer.Option(help="Write SubRip subtitles.")] = None,
+    bundle: Bundle = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Speak a text."""
+    from tts_spec.subtitles import to_srt
+    from tts_spec.synthesizer import Synthesizer
+
+    if (text is None) == (file is None):
+        raise typer.BadParameter("give either a TEXT (or -) or a file with -f")
+    options = SpeakOptions(
+        voice,
+        speed,
+        seed,
+        temperature,
+        top_k,
+        top_p,
+        repetition_penalty,
+        drafter,
+        gamma,  # type: ignore[arg-type]
+    )
+    pieces: Iterator[str] = sys.stdin if text == "-" else iter([file.read_text() if file else text or ""])
+    chunks: list[Chunk] = []
+    speakers = _Loudspeaker() if play else None
+    try:
+        for chunk in Synthesizer.load(bundle, device, dtype).stream(pieces, options):
+            chunks.append(chunk)
+            for warning in chunk.warnings:
+                console.print(f"warning: {warning.message}", style="yellow")
+            if speakers:
+                speakers.play(chunk)
+    finally:
+        if speakers:
+            speakers.close()
+    if output:
+        output.write_bytes(_audio_file(chunks, output.suffix))
+    if srt:
+        srt.write_text(to_srt([word for chunk in chunks for word in chunk.words]))
+    stats = chunks[-1].stats
+    assert stats is not None
+    if as_json:
+        print(json.dumps(stats.as_dict()))
+    else:
+        first = f"{stats.first_audio_ms:.0f} ms" if stats.first_audio_ms is not None else "none"
+        console.print(
+            f"{stats.audio_s:.2f} s of audio in {stats.wall_s:.2f} s (RTF {stats.rtf:.2f}), first audio {first}, "
+            f"tau {stats.tau:.2f} with drafter {stats.drafter}"
+        )
+
+
+@app.command()
+def voices(bundle: Bundle = None, as_json: AsJson = False) -> None:
+    """List the bundle's voices."""
+    from models.bundle import read_manifest
+    from tts_spec.synthesizer import STARTER
+
+    entries = read_manifest(bundle or STARTER).voices
+    if as_json:
+        print(json.dumps([{"name": v.name, "language": v.language, "gender": v.gender} for v in entries]))
+        return
+    table = Table("voice", "language", "gender", "description")
+    for voice in entries:
+        table.add_row(voice.name, voice.language, voice.gender, voice.description)
+    Console().print(table)
+
+
+@app.command()
+def serve(
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    max_sessions: Annotated[int, typer.Option(help="Streams served at once; one more is told overloaded.")] = 16,
+    bundle: Bundle = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+) -> None:
+    """Serve the demo page and the WebSocket protocol."""
+    from service.options import ServerOptions
+    from service.server import serve as serve_engine
+    from tts_spec.engine.local import EngineOptions
+    from tts_spec.synthesizer import Synthesizer
+
+    options = ServerOptions(host=host, port=port, max_sessions=max_sessions)
+    synthesizer = Synthesizer.load(bundle, device, dtype)
+    synthesizer.speak("Ready.")  # dictionaries and kernels are warm before the first listener comes
+    serve_engine(synthesizer.engine(EngineOptions(max_sessions=max_sessions)), options)
+
+
+@bench.command()
+def speculation(
+    sentences: Annotated[int, typer.Option(help="Held-out sentences.")] = 12,
+    repeats: int = 3,
+    bundle: Bundle = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Plain decoding against each drafter: tokens a second, tau, acceptance, interleaved in one run."""
+    from tts_spec.bench.speculation import run
+    from tts_spec.synthesizer import Synthesizer
+
+    _report(run(Synthesizer.load(bundle, device, dtype), sentences, repeats, console), as_json)
+
+
+@bench.command()
+def quality(
+    n: Annotated[int, typer.Option(help="Held-out sentences.")] = 60,
+    bundle: Bundle = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Words and sound beside the teacher's and the codec's own on the same held-out sentences (needs the extras eval, train)."""
+    from tts_spec.bench.quality import run
+    from tts_spec.synthesizer import Synthesizer
+
+    _report(run(Synthesizer.load(bundle, device, dtype), n, console), as_json)
+
+
+def _report(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+
+
+def _audio_file(chunks: list[Chunk], suffix: str) -> bytes:
+    import numpy as np
+    import soundfile
+
+    buffer = io.BytesIO()
+    kind = {".flac": "FLAC", ".ogg": "OGG"}.get(suffix.lower(), "WAV")
+    pcm = np.concatenate([chunk.pcm for chunk in chunks])
+    soundfile.write(buffer, pcm, chunks[0].sample_rate, format=kind)
+    return buffer.getvalue()
+
+
+class _Loudspeaker:
+    """The default output device, through sounddevice."""
+
+    def __init__(self) -> None:
+        try:
+            import sounddevice
+        except (ImportError, OSError) as error:
+            raise typer.BadParameter(f"--play needs the extra `play` and PortAudio: {error}") from error
+        self._sounddevice = sounddevice
+        self._stream: Any = None
+
+    def play(self, chunk: Chunk) -> None:
+        if self._stream is None:
+            self._stream = self._sounddevice.OutputStream(chunk.sample_rate, channels=1, dtype="float32")
+            self._stream.start()
+        self._stream.write(chunk.pcm[:, None])
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.stop()
+            self._stream.close()
+
+
+def main() -> None:
+    """Entry point: a bad option is one clear line and exit code 2, not a traceback."""
+    from models.bundle import BundleError
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        app()
+    except (SpeechError, BundleError) as error:
+        console.print(f"tts-spec: {error}", style="red", markup=False)
+        sys.exit(2)

@@ -1,0 +1,58 @@
+"""What a request comes to with a given bundle: every open choice of SpeakOptions filled in and checked. Knows no text and no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.bundle import Manifest
+from tts_spec.speculate.sampling import SamplingOptions
+from tts_spec.types import SpeakOptions, SpeechError
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechPlan:
+    """A request, complete."""
+
+    voice: int  # row of the voice table
+    british: bool
+    speed: float
+    seed: int
+    sampling: SamplingOptions
+    drafter: str
+    gamma: int
+
+
+def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
+    """Fill ``options`` from the bundle's defaults.
+
+    Raises SpeechError ``unknown_voice`` or ``invalid_value`` naming the field and what is allowed.
+    """
+    names = [voice.name for voice in manifest.voices]
+    name = options.voice if options.voice is not None else names[0]
+    if name not in names:
+        raise SpeechError("unknown_voice", f"voice is {name!r}; allowed: {', '.join(names)}", "voice")
+    voice = names.index(name)
+    drafters = ["none", *manifest.drafters]
+    drafter = options.drafter if options.drafter is not None else manifest.default_drafter
+    if drafter not in drafters:
+        raise SpeechError("invalid_value", f"drafter is {drafter!r}; this bundle has: {', '.join(drafters)}", "drafter")
+    gamma = options.gamma if options.gamma is not None else manifest.default_gamma
+    defaults = manifest.sampling
+
+    def chosen(value: float | None, default: float) -> float:
+        return default if value is None else value
+
+    return SpeechPlan(
+        voice=voice,
+        british=manifest.voices[voice].british,
+        speed=options.speed,
+        seed=options.seed,
+        sampling=SamplingOptions(
+            temperature=chosen(options.temperature, defaults.temperature),
+            top_k=defaults.top_k if options.top_k is None else options.top_k,
+            top_p=chosen(options.top_p, defaults.top_p),
+            repetition_penalty=chosen(options.repetition_penalty, defaults.repetition_penalty),
+        ),
+        drafter=drafter,
+        gamma=0 if drafter == "none" else gamma,
+    )

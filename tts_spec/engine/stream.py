@@ -1,0 +1,222 @@
+"""One speech stream from text to chunks, a round at a time. The caller decides when; nothing here waits.
+
+Ties passage, script, rounds and renderer together and keeps the clock of the words. Single owner: no method is thread-safe.
+Knows no socket, no thread and no other stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from models.bundle import Bundle
+from models.lm_stream import LmStream
+from tts_spec.audio.renderer import Renderer
+from tts_spec.engine.passage import Passage, SpokenPhoneme
+from tts_spec.engine.plan import SpeechPlan
+from tts_spec.engine.word_clock import WordClock
+from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
+from tts_spec.speculate.round import Drafter, Round, StreamState, speculative_round
+from tts_spec.speculate.sampling import Sampler
+from tts_spec.speculate.script import Script, Vocabulary
+from tts_spec.text.frontend import Frontend
+from tts_spec.types import Chunk, Pcm, SpeechStats, SpeechWarning
+
+RAMP = (1, 2, 4, 8)  # frames of the first chunks; later ones have the last size
+PHONEMES_AHEAD = 48  # the next clause is phonemised when fewer are left
+FORGET_EVERY = 256  # phonemes
+
+Frame = tuple[int, ...]  # K codes
+Silence = float  # seconds
+
+
+class SpeechStream:
+    """See the module. ``text``, ``flush`` and ``end`` bring text; ``step`` does one round's work while ``ready``."""
+
+    def __init__(
+        self, bundle: Bundle, frontend: Frontend, plan: SpeechPlan, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.plan = plan
+        self._clock = clock
+        self._opened = clock()
+        config = bundle.target.config
+        self._vocabulary = Vocabulary(config.codebooks, config.codebook_size)
+        self._caps = bundle.manifest.caps
+        self._passage = Passage(frontend, british=plan.british)
+        self._script = Script.empty(self._vocabulary)
+        self._phonemes: list[SpokenPhoneme] = []
+        weights = [float(i == plan.voice) for i in range(config.voices)]
+        self._target = LmStream(bundle.target, weights, plan.speed)
+        self._models = [self._target]
+        self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
+        self._drafter: Drafter = NoDrafter()
+        if plan.drafter != "none":
+            model = LmStream(bundle.drafters[plan.drafter], weights, plan.speed)
+            self._models.append(model)
+            self._drafter = ModelDrafter(model, self._script, self._sampler)
+        self._renderer = Renderer(bundle.codec, bundle.device)
+        self._sample_rate = bundle.codec.sample_rate
+        self._frame_s = bundle.codec.frame_samples / bundle.codec.sample_rate
+        self._state = StreamState()
+        self._partial: list[int] = []  # codes of the frame being built
+        self._undecoded: deque[Frame | Silence] = deque()
+        self._words = WordClock(self._frame_s)
+        self._warnings: list[SpeechWarning] = []
+        self._accepted_flags: list[bool] = []
+        self._flush_marks: deque[int] = deque()  # phoneme count at each flush not yet passed
+        self._chunks = 0
+        self._tokens = self._passes = self._drafted = self._accepted = self._samples = 0
+        self._work_s = 0.0
+        self._first_audio_s: float | None = None
+        self._hash = hashlib.sha256()
+        self.finished = False
+
+    def text(self, piece: str) -> None:
+        """More text to speak."""
+        self._passage.feed(piece)
+
+    def flush(self) -> None:
+        """Speak all text so far without waiting for more."""
+        self._passage.flush()
+
+    def end(self) -> None:
+        """No more text will come."""
+        self._passage.end()
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``step`` has something to do now; if not, it waits for text or the stream is finished."""
+        return not self.finished and (self._passage.has_more or not self._waits or self._passage.ended)
+
+    @property
+    def read_chars(self) -> int:
+        """Characters of text that have left for the voice."""
+        return self._passage.read_chars
+
+    @property
+    def _waits(self) -> bool:
+        return self._script.waits(self._state.script)
+
+    def step(self) -> Chunk | None:
+        """At most one round, and a chunk if one is due. The last chunk carries stats and may have no audio."""
+        started = self._clock()
+        while self._passage.has_more and len(self._script) - self._state.script.phoneme < PHONEMES_AHEAD:
+            self._read()
+        if not self._waits:
+            self._commit(
+                speculative_round(
+                    self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
+                )
+            )
+        dry = self._waits and not self._passage.has_more
+        last = dry and self._passage.ended
+        pcm = self._render(everything=dry)
+        self._work_s += self._clock() - started
+        flushed = 0
+        while self._flush_marks and self._flush_marks[0] <= self._state.script.phoneme and not self._undecoded:
+            self._flush_marks.popleft()
+            flushed += 1
+        if not (len(pcm) or flushed or last or self._warnings):
+            return None
+        return self._chunk(pcm, flushed, last)
+
+    def _read(self) -> None:
+        """Take the next clause into the script and the models."""
+        flushes = self._passage.flushes
+        phonemes, warnings = self._passage.read()
+        for phoneme in phonemes:
+            cap = round(self._caps[phoneme.symbol] / min(self.plan.speed, 1.0))
+            self._script.append(cap, end=phoneme.ends_sentence)
+        self._phonemes += phonemes
+        for model in self._models:
+            model.extend([phoneme.window for phoneme in phonemes])
+        self._warnings += warnings
+        if self._passage.flushes > flushes and not (self._passage.ended and not self._passage.has_more):
+            self._flush_marks.append(len(self._script))  # the flush that ``end`` implies is not the caller's
+
+    def _commit(self, done: Round) -> None:
+        """Take a round's decisions into frames, words and counters."""
+        state = self._state.script
+        for index, decision in enumerate(done.decisions):
+            if decision < self._vocabulary.advance:
+                if state.due == 0 and state.frames == 0:
+                    self._words.enter(self._phonemes[state.phoneme].word)
+                self._partial.append(decision % self._vocabulary.codebook_size)
+                if len(self._partial) == self._vocabulary.codebooks:
+                    self._undecoded.append(tuple(self._partial))
+                    self._partial.clear()
+                    self._words.frame()
+            else:
+                pause = self._phonemes[state.phoneme].pause_s
+                if pause > 0:
+                    self._words.silence(pause)
+                    self._undecoded.append(pause)
+            self._accepted_flags.append(index < done.accepted)
+            state = self._script.after(state, decision)
+        if self._script.waits(state):
+            self._words.enter(None)  # whatever follows is another word
+        self._hash.update(np.array(done.decisions, "<i4").tobytes())
+        self._tokens += len(done.decisions)
+        self._passes += 1
+        self._drafted += done.drafted
+        self._accepted += done.accepted
+        self._state = done.state
+        if state.phoneme // FORGET_EVERY > self._models[0].dropped // FORGET_EVERY:
+            for model in self._models:
+                model.forget(state.phoneme // FORGET_EVERY * FORGET_EVERY)
+
+    def _render(self, *, everything: bool) -> Pcm:
+        """Audio of the frames that are due: a chunk's worth, or all of them."""
+        wanted = RAMP[min(self._chunks, len(RAMP) - 1)]
+        if not self._undecoded or (len(self._undecoded) < wanted and not everything):
+            return np.zeros(0, np.float32)
+        parts: list[Pcm] = []
+        while self._undecoded:
+            if isinstance(self._undecoded[0], float):
+                parts.append(self._renderer.silence(self._undecoded.popleft()))
+                continue
+            frames: list[Frame] = []
+            while self._undecoded and not isinstance(self._undecoded[0], float):
+                frames.append(self._undecoded.popleft())
+            parts.append(self._renderer.frames(frames, before_silence=bool(self._undecoded)))
+        return np.concatenate(parts)
+
+    def _chunk(self, pcm: Pcm, flushed: int, last: bool) -> Chunk:
+        if len(pcm):
+            self._chunks += 1
+            self._samples += len(pcm)
+            if self._first_audio_s is None:
+                self._first_audio_s = self._clock() - self._opened
+        chunk = Chunk(
+            pcm=pcm,
+            sample_rate=self._sample_rate,
+            words=self._words.take(),
+            warnings=tuple(self._warnings),
+            accepted=tuple(self._accepted_flags),
+            flushed=flushed,
+            stats=self.stats() if last else None,
+        )
+        self._warnings.clear()
+        self._accepted_flags.clear()
+        self.finished = last
+        return chunk
+
+    def stats(self) -> SpeechStats:
+        """Counters so far."""
+        return SpeechStats(
+            audio_s=self._samples / self._sample_rate,
+            wall_s=self._work_s,
+            first_audio_ms=None if self._first_audio_s is None else self._first_audio_s * 1000,
+            tokens=self._tokens,
+            target_passes=self._passes,
+            drafted=self._drafted,
+            accepted=self._accepted,
+            drafter=self.plan.drafter,
+            gamma=self.plan.gamma,
+            seed=self.plan.seed,
+            token_hash=self._hash.hexdigest(),
+        )
