@@ -1,4 +1,4 @@
-"""The HTTP and WebSocket routes: demo page, health, voices, the stream. Knows starlette; starts no server and no engine."""
+"""The HTTP and WebSocket routes: demo page, health, voices, the stream. Starts no server and no engine."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ DEMO_FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/audio.js": ("audio.js", "text/javascript; charset=utf-8"),
+    "/view.js": ("view.js", "text/javascript; charset=utf-8"),
     "/worklet.js": ("worklet.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),

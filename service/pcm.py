@@ -14,5 +14,5 @@ def encode(pcm: Pcm, audio_format: AudioFormat) -> bytes:
     16 bit: clip, then round; the other order, or none, turns a full-scale +1.0 into -32768.
     """
     if audio_format == "pcm_f32le":
-        return pcm.astype("<f4").tobytes()
-    return np.rint(np.clip(pcm * 32767.0, -32768.0, 32767.0)).astype("<i2").tobytes()
+        return bytes(pcm.astype("<f4").data)
+    return bytes(np.rint(np.clip(pcm * 32767.0, -32768.0, 32767.0)).astype("<i2").data)

@@ -1,6 +1,6 @@
 """The state machine of one utterance stream: what came in, what to do about it. Does no I/O and starts nothing.
 
-The shell (``session.py``) hands it client frames, engine events and failures, and carries out the actions it returns, in order.
+The shell (``session.py``) hands it client frames, engine events and failures, and carries out the actions it returns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class State(Enum):
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        return self.value
+        names: tuple[str, ...] = self.value
+        return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ Action = EngineAction | SocketAction | Drop
 class StreamProtocol:
     """One stream from its first frame to its close. Every method returns actions to carry out in order.
 
-    After a ``Close`` has been returned every method returns nothing: late engine events and client frames have no effect.
+    After a ``Close`` has been returned late engine events and client frames have no effect.
     """
 
     def __init__(self, info: EngineInfo, options: ServerOptions, session: str | None = None) -> None:

@@ -14,10 +14,10 @@ from service.app import Streams, create_app
 from service.options import ServerOptions
 from tts_spec.engine.port import Engine
 
-# What the kernel may hold back for a slow reader. The default grows to megabytes: a minute of audio that is generated although
-# nobody hears it, and ahead of which no ping gets through.
+# What the kernel may hold back for a slow reader. The default grows to megabytes: a minute of audio that is generated
+# although nobody hears it, and ahead of which no ping gets through.
 SEND_BUFFER_BYTES = 65_536
-# Larger messages than options.max_message_bytes get an error message first; past this the socket is just closed with 1009.
+# Messages over options.max_message_bytes get an error message; over this the socket is just closed with 1009.
 HARD_MESSAGE_BYTES = 2 * 1024 * 1024
 PING_S = 20.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -1,7 +1,7 @@
 """One socket: carries frames between a client, the state machine and an engine session.
 
-Knows asyncio and starlette's WebSocket; decides nothing about the protocol (``protocol.py``) and computes no audio. The event
-loop never waits for the engine: engine calls return at once and engine events are handed over from its thread.
+Knows asyncio and starlette's WebSocket; decides nothing about the protocol (``protocol.py``) and computes no audio. The
+event loop never waits for the engine: engine calls return at once, engine events are handed over from its thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _Input = TypeVar("_Input")
 
-# The engine pauses long before this many chunks wait unsent; past it, it ignores the back-pressure and memory would grow.
+# The engine pauses long before this many chunks wait unsent; past it, it ignores back-pressure and memory would grow.
 MAX_WAITING_CHUNKS = 256
 
 

@@ -79,7 +79,8 @@ async def hear(socket: ClientConnection, until: str | None = None) -> Heard:
             if kind == until:
                 return heard
     except websockets.ConnectionClosed as closed:
-        assert closed.rcvd is not None
+        if closed.rcvd is None:
+            raise
         heard.close_code, heard.close_reason = closed.rcvd.code, closed.rcvd.reason
     return heard
 

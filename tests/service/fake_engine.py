@@ -1,7 +1,8 @@
 """An engine without torch: one thread turns words into sine frames, under the same border as the real one.
 
-Every session sounds at its own pitch (``pitch(seed)``), so a test can hear whose audio it got. Back-pressure, flush, end,
-cancel, warnings and refusals behave as ``tts_spec/engine/port.py`` says. ``hold`` stops the thread as a long model pass would.
+Every session sounds at its own pitch (``pitch(seed)``), so a test can hear whose audio it got. Back-pressure, flush,
+end, cancel, warnings and refusals behave as ``tts_spec/engine/port.py`` says. ``hold`` stops the thread as a long model
+pass would.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class FakeSession:
 
 
 class FakeEngine:
-    """Sessions in turn, one chunk each. ``frame_s`` is what one frame costs; ``fail_after`` breaks a session after so many chunks."""
+    """Sessions in turn, one chunk each. ``frame_s``: what a frame costs; ``fail_after``: chunks until a session breaks."""
 
     def __init__(self, frame_s: float = 0.0, fail_after: int | None = None, ignore_outstanding: bool = False) -> None:
         self.changed = threading.Condition()

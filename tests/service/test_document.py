@@ -10,7 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from service import messages
+from service.app import DEMO
 from service.messages import CLIENT_MESSAGES, CLOSE_CODES, SERVER_MESSAGES, ErrorCode, StartMessage
+from tts_spec.types import SpeakOptions, SpeechError
 
 DOCUMENT = (Path(messages.__file__).parent / "protocol.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^(?:([CS]) )?(\{.*\})$", DOCUMENT, flags=re.MULTILINE)
@@ -34,6 +36,21 @@ def test_every_error_code_is_documented_with_its_close_code(code: ErrorCode) -> 
 @pytest.mark.parametrize("name", [name for name in StartMessage.model_fields if name != "type"])
 def test_every_field_of_start_is_documented(name: str) -> None:
     assert re.search(rf"^\| `{name}` \|", DOCUMENT, flags=re.MULTILINE)
+
+
+def test_the_speeds_of_the_document_and_of_the_demo_are_those_of_the_library() -> None:
+    documented = re.search(r"^\| `speed` \| (\S+) to (\S+) \|", DOCUMENT, flags=re.MULTILINE)
+    page = (DEMO / "index.html").read_text(encoding="utf-8")
+    slider = re.search(r'id="speed" type="range" min="(\S+)" max="(\S+)"', page)
+    assert documented
+    assert slider
+    assert documented.groups() == slider.groups()
+    slowest, fastest = (float(value) for value in slider.groups())
+    for speed in (slowest, fastest):
+        SpeakOptions(speed=speed)
+    for speed in (slowest - 0.01, fastest + 0.01):
+        with pytest.raises(SpeechError, match="speed"):
+            SpeakOptions(speed=speed)
 
 
 @pytest.mark.parametrize(("side", "example"), EXAMPLES)

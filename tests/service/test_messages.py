@@ -37,8 +37,8 @@ BAD: list[tuple[str, ErrorCode, str | None, list[str]]] = [
     ('{"type": "start", "drafter": "magic"}', ErrorCode.INVALID_VALUE, "drafter", ["'magic'", "none", "model"]),
 ]  # fmt: skip
 OUT_OF_RANGE: list[tuple[str, Any, str]] = [
-    ("speed", 0.1, "0.5 to 2"),
-    ("speed", 9, "0.5 to 2"),
+    ("speed", 0.1, "a number from"),
+    ("speed", 9, "a number from"),
     ("temperature", -0.1, "0 to 2"),
     ("top_k", -1, "0 to"),
     ("top_p", 0, "to 1"),
@@ -80,7 +80,7 @@ def test_a_long_bad_value_is_quoted_in_part() -> None:
 
 def test_start_hands_every_speak_option_on() -> None:
     fields = {
-        "voice": "ada", "speed": 1.5, "seed": 7, "temperature": 0.5, "top_k": 9, "top_p": 0.9,
+        "voice": "ada", "speed": 1.25, "seed": 7, "temperature": 0.5, "top_k": 9, "top_p": 0.9,
         "repetition_penalty": 1.1, "drafter": "none", "gamma": 3,
     }  # fmt: skip
     message = parse(json.dumps({"type": "start", **fields}))
@@ -101,6 +101,6 @@ def test_any_frame_is_a_message_or_a_documented_error(frame: str) -> None:
     try:
         message = parse(frame)
     except SpeechError as error:
-        assert ErrorCode(error.code) in CLOSE_CODES
+        CLOSE_CODES[ErrorCode(error.code)]
     else:
         assert CLIENT_MESSAGES.validate_json(message.model_dump_json()) == message

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.anyio
 async def process(request: pytest.FixtureRequest) -> AsyncIterator[tuple[subprocess.Popen[str], str]]:
     """A server in a process of its own and the address of its stream. The parameter is its drain time."""
     command = [sys.executable, "-m", "tests.service.serve_fake", "0", "0.002", request.param]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+    with subprocess.Popen(  # noqa: ASYNC220 - a fixture; nothing else runs yet
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as child:
         assert child.stdout is not None
         line = await anyio.to_thread.run_sync(child.stdout.readline)
         found = re.fullmatch(r"Listening on http(://127\.0\.0\.1:\d+) \(Ctrl\+C stops\)\n", line)
