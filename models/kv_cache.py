@@ -2,6 +2,7 @@
 
 The ring is ``window + MAX_ROWS`` long: a pass may write up to MAX_ROWS new positions and every one still sees its whole window.
 Whatever a rejected draft left behind lies beyond the length or outside every window, and is written over before it can be seen.
+A pass always reads the whole ring, empty slots masked, so that sums run in the same order however many rows it has.
 Knows no tokens and no layers' insides.
 """
 
@@ -9,28 +10,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from models.rope import rope_table
+from models.rope import position_angles
 from models.transformer_config import TransformerConfig
 
 MAX_ROWS = 16  # new positions in one pass
+QUERY_MULTIPLE = (
+    4  # queries are padded to a multiple: matrix products of 1 to 3 rows add in another order than larger ones
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PassLayout:
     """Where one pass of R new positions reads and writes; the same for every layer."""
 
-    cos: Tensor  # [B, 1, R, head_width]
-    sin: Tensor
-    slots: Tensor  # [B, R] ring slots to write
-    bias: Tensor  # [B, 1, 1, R, S] 0 where visible, -inf elsewhere
-    span: int  # S: slots that may hold something
+    cos: Tensor  # [B, R, 1, head_width]
+    sin: Tensor  # the same, its first half negated: what a vector's swapped halves are multiplied with
+    slots: npt.NDArray[np.int64]  # [B, R] ring slots to write
+    mask: Tensor  # [B, 1, Q, capacity] 0 where visible, -inf elsewhere; Q = R x heads per kv head, padded
 
 
 class KvCache:
-    """Keys and values of ``batch`` rows. ``lengths[b]`` positions of row b are committed; set it to roll back."""
+    """Keys and values of ``batch`` rows. ``lengths[b]`` positions of row b are committed; ``rewind`` rolls back."""
 
     def __init__(
         self, config: TransformerConfig, batch: int, dtype: torch.dtype, device: torch.device | str = "cpu"
@@ -39,49 +44,65 @@ class KvCache:
         self.capacity = config.window + MAX_ROWS
         shape = (config.layers, 2, batch, config.kv_heads, self.capacity, config.head_width)
         self.store = torch.zeros(shape, dtype=dtype, device=device)
+        self._layers = list(self.store)
         self.lengths = [0] * batch
+        self._written = [0] * batch  # positions below which anything was ever written, since position 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the preallocated store."""
         return self.store.nbytes
 
+    def rewind(self, row: int, length: int) -> None:
+        """Set the length of ``row``, at most to what it is.
+
+        Raises ValueError when ``length`` lies beyond what is held, or so far back that the ring has written over what must be seen.
+        """
+        if not 0 <= length <= self.lengths[row]:
+            raise ValueError(f"length is {length}; only {self.lengths[row]} positions are cached")
+        written = self._written[row] if length else 0
+        if written > self.capacity and written - length > MAX_ROWS:
+            raise ValueError(f"length is {length}; {written} positions were written, at most {MAX_ROWS} can be undone")
+        self.lengths[row], self._written[row] = length, written
+
     def layout(self, rows: int) -> PassLayout:
         """Layout of the next pass of ``rows`` new positions in every row."""
         if not 1 <= rows <= MAX_ROWS:
             raise ValueError(f"rows is {rows}; allowed: 1 to {MAX_ROWS}")
-        device = self.store.device
-        start = torch.tensor(self.lengths, device=device)[:, None]  # [B, 1]
-        positions = start + torch.arange(rows, device=device)  # [B, R]
-        last = start + rows - 1
-        span = min(self.capacity, max(self.lengths) + rows)
-        slots = torch.arange(span, device=device)
-        held = last - (last - slots) % self.capacity  # [B, S] position each slot holds; negative = none
+        config = self.config
+        positions = np.array(self.lengths)[:, None] + np.arange(rows)  # [B, R]
+        last = positions[:, -1:]
+        held = last - (last - np.arange(self.capacity)) % self.capacity  # [B, S] position a slot holds; negative = none
         distance = positions[:, :, None] - held[:, None, :]  # [B, R, S]
-        visible = (distance >= 0) & (distance < self.config.window) & (held >= 0)[:, None, :]
-        bias = torch.zeros(visible.shape, device=device).masked_fill_(~visible, float("-inf"))
-        cos, sin = self._rotation(positions)
-        return PassLayout(cos, sin, positions % self.capacity, bias[:, None, None], span)
+        visible = (distance >= 0) & (distance < config.window) & (held >= 0)[:, None, :]
+        groups = config.heads // config.kv_heads
+        queries = -(-rows * groups // QUERY_MULTIPLE) * QUERY_MULTIPLE
+        mask = np.zeros((len(positions), 1, queries, self.capacity), np.float32)  # padding sees everything: never empty
+        mask[:, 0, : rows * groups] = np.where(visible, np.float32(0), np.float32("-inf")).repeat(groups, axis=1)
+        cos, sin = position_angles(positions, config.head_width, config.rope_base)
+        return PassLayout(
+            self._tensor(cos[:, :, None]),
+            self._tensor(sin[:, :, None]),
+            positions % self.capacity,
+            self._tensor(mask),
+        )
 
-    def write(self, layer: int, k: Tensor, v: Tensor, layout: PassLayout) -> tuple[Tensor, Tensor]:
-        """Store k, v [B, kv_heads, R, hw] of the new positions -> all keys and values [B, kv_heads, S, hw]."""
-        store = self.store[layer]
-        if layout.slots.shape[0] == 1:
-            first, rows = int(layout.slots[0, 0]), k.shape[2]
-            if first + rows <= self.capacity:
-                store[0, :, :, first : first + rows] = k
-                store[1, :, :, first : first + rows] = v
-                return store[0, :, :, : layout.span], store[1, :, :, : layout.span]
-        index = layout.slots[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3])
-        store[0].scatter_(2, index, k.to(store.dtype))
-        store[1].scatter_(2, index, v.to(store.dtype))
-        return store[0, :, :, : layout.span], store[1, :, :, : layout.span]
+    def write(self, layer: int, kv: Tensor, layout: PassLayout) -> tuple[Tensor, Tensor]:
+        """Store ``kv`` [2, B, kv_heads, R, hw] of the new positions -> all keys and values [B, kv_heads, capacity, hw]."""
+        store = self._layers[layer]
+        first, rows = int(layout.slots[0, 0]), kv.shape[3]
+        if len(layout.slots) == 1 and first + rows <= self.capacity:
+            store[:, :, :, first : first + rows] = kv
+        else:
+            slots = torch.from_numpy(layout.slots).to(store.device)
+            store.scatter_(3, slots[None, :, None, :, None].expand(kv.shape), kv)
+        keys, values = store
+        return keys, values
 
     def advance(self, rows: int) -> None:
         """Count ``rows`` new positions of every row as written."""
         self.lengths = [length + rows for length in self.lengths]
+        self._written = [max(written, length) for written, length in zip(self._written, self.lengths, strict=True)]
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = rope_table(positions, self.config.head_width, self.config.rope_base)
-        dtype = self.store.dtype
-        return cos[:, None].to(dtype), sin[:, None].to(dtype)
+    def _tensor(self, values: npt.NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(values).to(self.store.device, self.store.dtype)

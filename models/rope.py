@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,3 +22,16 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
     return x * cos + turned * sin
+
+
+def position_angles(
+    positions: npt.NDArray[np.int64], head_width: int, base: float
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """The same for ``x * cos + swapped * sin`` with the halves of ``x`` swapped: (cos, sin) [..., head_width], sin's first half negated.
+
+    By NumPy: a decoding pass has a few positions, and a dozen small tensor operators would cost more than the angles.
+    """
+    half = head_width // 2
+    angles = positions[..., None] * base ** (-np.arange(half) / half)
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    return np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from models.linear import Linear
 from models.transformer import Transformer
 from models.transformer_config import TransformerConfig
 
@@ -62,18 +63,24 @@ class SpeechLm(nn.Module):
         self.speed = nn.Linear(3, width, bias=False)
         self.transformer = Transformer(config.transformer)
         self.heads = nn.ModuleList(
-            nn.Linear(width, config.codebook_size + (2 if book == 0 else 0), bias=False)
-            for book in range(config.codebooks)
+            Linear(width, config.codebook_size + (2 if book == 0 else 0)) for book in range(config.codebooks)
         )
         for table in (self.tokens, self.around, self.beside, self.counts, self.voices, self.speed, *self.heads):
             nn.init.normal_(table.weight, std=0.02)
+
+    def pack(self) -> None:
+        """Make decoding fast: pack every matrix ``step`` multiplies with. Does nothing for those that have not changed since."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.pack()
 
     def speaker(self, voice_weights: Tensor, speed: Tensor) -> Tensor:
         """``voice_weights`` [B, voices] (one-hot or a mix), ``speed`` [B] (1 = the teacher's pace) -> [B, width]."""
         log = speed.log2()[:, None]
         features = torch.cat([log, log.square(), log.abs()], dim=-1)
         voice = voice_weights.to(self.voices.weight.dtype) @ self.voices.weight
-        return voice + self.speed(features.to(voice.dtype))
+        speaker: Tensor = voice + self.speed(features.to(voice.dtype))
+        return speaker
 
     def phoneme_vectors(self, windows: Tensor) -> tuple[Tensor, Tensor]:
         """Symbol ids ``windows`` [..., 8], the symbols at OFFSETS (0 = unknown) -> vectors [..., width] of a phoneme input and of the

@@ -6,11 +6,14 @@ One class serves the target and the drafter. Training runs whole rows; decoding 
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.kv_cache import KvCache, PassLayout
+from models.linear import Linear
 from models.rope import rope_table, rotate
 from models.transformer_config import TransformerConfig
 
@@ -22,8 +25,8 @@ class Attention(nn.Module):
         super().__init__()
         self.config = config
         kv_width = config.kv_heads * config.head_width
-        self.qkv = nn.Linear(config.width, config.width + 2 * kv_width, bias=False)
-        self.out = nn.Linear(config.width, config.width, bias=False)
+        self.qkv = Linear(config.width, config.width + 2 * kv_width)
+        self.out = Linear(config.width, config.width)
 
     def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``x`` [B, T, width] -> rotated q [B, heads, T, hw] and k, v [B, kv_heads, T, hw]."""
@@ -65,20 +68,23 @@ class Attention(nn.Module):
         return merged
 
     def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
-        """New positions only: ``x`` [B, R, width]; writes their keys and values into ``cache`` and reads all visible ones."""
+        """New positions only: ``x`` [B R, width]; writes their keys and values into ``cache`` and reads all visible ones."""
         config = self.config
-        q, k, v = self.heads(x, layout.cos, layout.sin)
-        keys, values = cache.write(layer, k, v, layout)  # [B, kv_heads, S, hw] each
-        batch, _, rows, head_width = q.shape
-        groups = config.heads // config.kv_heads
-        q = q.reshape(batch, config.kv_heads, groups * rows, head_width)  # rows of one kv head's group side by side
-        scores = q @ keys.transpose(2, 3)  # [B, kv_heads, groups R, S]
-        scores = scores.view(batch, config.kv_heads, groups, rows, -1).float() * head_width**-0.5 + layout.bias
-        weights = scores.softmax(-1).to(values.dtype)
-        y = weights.view(batch, config.kv_heads, groups * rows, -1) @ values
-        y = y.view(batch, config.heads, rows, head_width).transpose(1, 2).reshape(batch, rows, config.width)
-        merged: Tensor = self.out(y)
-        return merged
+        batch, rows = layout.slots.shape
+        kv_heads, head_width = config.kv_heads, config.head_width
+        joined = self.qkv.step(x).view(batch, rows, config.heads + 2 * kv_heads, head_width)
+        turning = joined[:, :, : config.heads + kv_heads]
+        torch.addcmul(turning * layout.cos, turning.roll(head_width // 2, -1), layout.sin, out=turning)
+        kv = joined[:, :, config.heads :].view(batch, rows, 2, kv_heads, head_width)
+        keys, values = cache.write(layer, kv.permute(2, 0, 3, 1, 4), layout)  # [B, kv_heads, capacity, hw] each
+        # Queries of one kv head side by side: position by position, its group of heads inside.
+        q = joined[:, :, : config.heads].view(batch, rows, kv_heads, -1, head_width).transpose(1, 2)
+        q = q.reshape(batch, kv_heads, -1, head_width)
+        count = q.shape[2]
+        q = F.pad(q, (0, 0, 0, layout.mask.shape[2] - count))
+        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.mask)[:, :, :count]
+        y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2)
+        return self.out.step(y.reshape(batch * rows, config.width))
 
 
 class Block(nn.Module):
@@ -89,13 +95,19 @@ class Block(nn.Module):
         self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
         self.attention = Attention(config)
         self.mlp_norm = nn.RMSNorm(config.width, eps=1e-5)
-        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
-        self.down = nn.Linear(config.hidden, config.width, bias=False)
+        self.gate_up = Linear(config.width, 2 * config.hidden)
+        self.down = Linear(config.hidden, config.width)
 
     def mlp(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
         y: Tensor = self.down(F.silu(gate) * up)
         return y
+
+    def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
+        """New positions only: ``x`` [B R, width] -> the same."""
+        x = x + self.attention.step(normalise(self.attention_norm, x), layer, cache, layout)
+        gate, up = self.gate_up.step(normalise(self.mlp_norm, x)).chunk(2, dim=-1)
+        return x + self.down.step(F.silu(gate) * up)
 
 
 class Transformer(nn.Module):
@@ -117,18 +129,24 @@ class Transformer(nn.Module):
         rows = x.shape[1]
         positions = torch.arange(rows, device=x.device)
         cos, sin = rope_table(positions, self.config.head_width, self.config.rope_base)
-        for block in self.blocks:
+        for block in cast(list[Block], self.blocks):
             x = x + block.attention(block.attention_norm(x), cos, sin)
             x = x + block.mlp(x)
         normed: Tensor = self.norm(x)
         return normed
 
+    @torch.inference_mode()
     def step(self, x: Tensor, cache: KvCache) -> Tensor:
-        """New positions ``x`` [B, R, width] after the cache's lengths; the cache's lengths move on by R (roll back by setting them)."""
-        layout = cache.layout(x.shape[1])
-        for index, block in enumerate(self.blocks):
-            x = x + block.attention.step(block.attention_norm(x), index, cache, layout)
-            x = x + block.mlp(x)
-        cache.advance(x.shape[1])
-        normed: Tensor = self.norm(x)
-        return normed
+        """New positions ``x`` [B, R, width] after the cache's lengths; the cache's lengths move on by R (``rewind`` rolls back)."""
+        batch, rows, width = x.shape
+        layout = cache.layout(rows)
+        x = x.reshape(batch * rows, width)
+        for index, block in enumerate(cast(list[Block], self.blocks)):
+            x = block.step(x, index, cache, layout)
+        cache.advance(rows)
+        return normalise(self.norm, x).view(batch, rows, width)
+
+
+def normalise(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+    """``norm(x)`` without a module call; fifteen of them a pass are felt."""
+    return F.rms_norm(x, norm.normalized_shape, norm.weight, norm.eps)

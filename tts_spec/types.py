@@ -86,12 +86,15 @@ class SpeechStats:
     """Counters of one utterance stream. Times are wall-clock seconds or milliseconds as the name says."""
 
     audio_s: float
-    wall_s: float
+    wall_s: float  # of work on this stream; waiting for text or for the reader is not counted
+    rounds_s: float  # of it in speculative rounds; the rest is text, codec and bookkeeping
     first_audio_ms: float | None  # from the start of the request to the first chunk; None when there was no audio
     tokens: int  # codec tokens and ADVANCE/END decisions committed (forced phonemes not counted)
     target_passes: int
     drafted: int
     accepted: int
+    tried_by_codebook: tuple[int, ...]  # drafts compared, by the codebook due (0: with ADVANCE and END)
+    accepted_by_codebook: tuple[int, ...]
     drafter: str
     gamma: int
     seed: int

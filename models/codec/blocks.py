@@ -5,13 +5,27 @@ Knows nothing of audio or tokens. Source: Liu et al. 2022 (ConvNeXt), used for v
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
+def check_sizes(config: object, names: Iterable[str]) -> None:
+    """Raise ValueError unless every named field of ``config`` is a whole number from 1."""
+    for name in names:
+        value = getattr(config, name)
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1")
+
+
 class TimeConv(nn.Module):
-    """1-D convolution over time in [B, T, C]; causal ones take and return the last ``kernel - 1`` inputs."""
+    """1-D convolution over time in [B, T, C]; causal ones take and return the last ``kernel - 1`` inputs.
+
+    ``groups`` is 1 or, for a depthwise convolution, ``inputs``. Without gradients a causal one's step does not depend, to the bit, on
+    how many steps come with it.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, causal: bool, groups: int = 1) -> None:
         super().__init__()
@@ -29,7 +43,17 @@ class TimeConv(nn.Module):
         else:
             padded = F.pad(x, (0, 0, self.kernel // 2, self.kernel // 2))
             new_past = padded[:, :0]
+        if self.causal and not torch.is_grad_enabled():
+            return self._streamed(padded), new_past
         return self.conv(padded.transpose(1, 2)).transpose(1, 2), new_past
+
+    def _streamed(self, padded: Tensor) -> Tensor:
+        """The same convolution as a sum over windows: for a few steps setting up the library's call costs more than the arithmetic."""
+        windows = padded.unfold(1, self.kernel, 1)  # [B, T, C, kernel]
+        weight, bias = self.conv.weight, self.conv.bias
+        if self.conv.groups == 1:
+            return F.linear(windows.flatten(2), weight.flatten(1), bias)
+        return (windows * weight[:, 0]).sum(-1) + bias
 
 
 class ConvNeXtBlock(nn.Module):

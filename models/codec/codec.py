@@ -7,23 +7,42 @@ Knows tokens and samples; knows no text and no language model. The quantiser is 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from encodec.quantization.core_vq import ResidualVectorQuantization
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from models.codec.blocks import check_sizes
 from models.codec.decoder import Decoder, DecoderConfig, DecoderState
 from models.codec.encoder import Encoder, EncoderConfig
 
 
-class Codec(Protocol):
-    """What the engine needs of any codec. Codes are [B, K, F] with values below ``codebook_size``."""
+class CodecState(Protocol):
+    """What a codec keeps of a batch of streams between frames."""
+
+    def snapshot(self: State) -> State:
+        """A copy that later decoding does not touch."""
+
+    def reset(self, rows: Tensor) -> None:
+        """Set the rows where ``rows`` [B] is true back to the start of a stream."""
+
+
+State = TypeVar("State", bound=CodecState)
+
+
+class Codec(Protocol[State]):
+    """What the engine needs of any codec. Codes are whole numbers [B, K, F] below ``codebook_size``.
+
+    Codes and PCM of another shape or range raise ValueError.
+    """
 
     sample_rate: int
     frame_samples: int
     codebooks: int
     codebook_size: int
+    lookahead_frames: int  # frames after a frame that its samples depend on
 
     def encode(self, pcm: Tensor) -> Tensor:
         """PCM [B, N], N a multiple of ``frame_samples`` -> codes [B, K, F]."""
@@ -31,11 +50,26 @@ class Codec(Protocol):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [B, K, F] -> PCM [B, frame_samples F], from silence."""
 
-    def initial_state(self, batch: int) -> DecoderState:
+    def initial_state(self, batch: int) -> State:
         """State of ``batch`` streams before their first frame."""
 
-    def decode_step(self, codes: Tensor, state: DecoderState) -> Tensor:
+    def decode_step(self, codes: Tensor, state: State) -> Tensor:
         """Codes [B, K, F] -> PCM [B, frame_samples F]; ``state`` is moved on."""
+
+
+def check_pcm(pcm: Tensor, frame_samples: int) -> None:
+    """Raise ValueError unless ``pcm`` is [B, N] of whole frames, at least one."""
+    if pcm.ndim != 2 or pcm.shape[1] == 0 or pcm.shape[1] % frame_samples:
+        raise ValueError(f"pcm has shape {list(pcm.shape)}; allowed: [B, N], N a multiple of {frame_samples} from 1")
+
+
+def check_codes(codes: Tensor, codebooks: int, codebook_size: int) -> None:
+    """Raise ValueError unless ``codes`` are [B, codebooks, F] of at least one frame, every one below ``codebook_size``."""
+    if codes.ndim != 3 or codes.shape[1] != codebooks or codes.numel() == 0:
+        raise ValueError(f"codes have shape {list(codes.shape)}; allowed: [B, {codebooks}, F], B and F from 1")
+    low, high = (int(end) for end in codes.aminmax())
+    if low < 0 or high >= codebook_size:
+        raise ValueError(f"codes reach from {low} to {high}; allowed: 0 to {codebook_size - 1}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +83,14 @@ class CodecConfig:
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
 
     def __post_init__(self) -> None:
+        check_sizes(self, ("codebooks", "codebook_size", "codebook_width"))
         if self.encoder.width != self.decoder.input_width:
             raise ValueError(
                 f"decoder.input_width is {self.decoder.input_width}; it must equal encoder.width {self.encoder.width}"
             )
+
+
+DECODE_FRAMES = 16  # decoded at a time when all codes are there: memory stays small and matrices in cache
 
 
 class NeuralCodec(nn.Module):
@@ -60,6 +98,7 @@ class NeuralCodec(nn.Module):
 
     sample_rate = 24_000
     frame_samples = 600
+    lookahead_frames = 0
 
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
@@ -79,13 +118,15 @@ class NeuralCodec(nn.Module):
     @torch.inference_mode()
     def encode(self, pcm: Tensor) -> Tensor:
         """See ``Codec.encode``."""
+        check_pcm(pcm, self.frame_samples)
         codes: Tensor = self.quantizer.encode(self.encoder(pcm).transpose(1, 2))
         return codes.transpose(0, 1)
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
         """See ``Codec.decode``."""
-        return self.decode_step(codes, self.initial_state(codes.shape[0]))
+        state = self.initial_state(codes.shape[0])
+        return torch.cat([self.decode_step(part, state) for part in codes.split(DECODE_FRAMES, dim=-1)], dim=-1)
 
     def initial_state(self, batch: int) -> DecoderState:
         """See ``Codec.initial_state``."""
@@ -94,9 +135,12 @@ class NeuralCodec(nn.Module):
     @torch.inference_mode()
     def decode_step(self, codes: Tensor, state: DecoderState) -> Tensor:
         """See ``Codec.decode_step``."""
-        return self.decoder(self.dequantize(codes), state).pcm
+        check_codes(codes, self.codebooks, self.codebook_size)
+        pcm: Tensor = self.decoder(self.dequantize(codes), state).pcm
+        return pcm
 
     def dequantize(self, codes: Tensor) -> Tensor:
         """Codes [B, K, F] -> the decoder's input [B, F, D]."""
-        x: Tensor = self.quantizer.decode(codes.transpose(0, 1))
-        return x.transpose(1, 2).to(self.decoder.upsample.weight.dtype)
+        # What quantizer.decode does, without its moves between layouts.
+        layers = zip(self.quantizer.layers, codes.unbind(1), strict=True)
+        return torch.stack([layer.project_out(F.embedding(index, layer.codebook)) for layer, index in layers]).sum(0)

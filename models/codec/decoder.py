@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from models.codec.blocks import ConvNeXtBlock, TimeConv
+from models.codec.blocks import ConvNeXtBlock, TimeConv, check_sizes
+from models.codec.packed import PackedLinear
 from models.codec.source import BINS, HOP, WINDOW, HarmonicSource, SourceState
 
 
@@ -28,10 +29,7 @@ class DecoderConfig:
     expansion: int = 3
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{item.name} is {value!r}; allowed: a whole number from 1")
+        check_sizes(self, (item.name for item in fields(self)))
 
 
 @dataclass(slots=True)
@@ -49,10 +47,10 @@ class DecoderState:
 
     def reset(self, rows: Tensor) -> None:
         """Set the rows where ``rows`` [B] is true back to the start of a stream (silence before)."""
-        keep = ~rows
-        self.pasts = [past * keep[:, None, None] for past in self.pasts]
-        self.overlap = self.overlap * keep[:, None]
-        self.source = SourceState(self.source.phase * keep, self.source.f0 * keep, self.source.frame * keep)
+        self.pasts = [past.masked_fill(rows[:, None, None], 0) for past in self.pasts]
+        self.overlap = self.overlap.masked_fill(rows[:, None], 0)
+        source = self.source
+        self.source = SourceState(*(part.masked_fill(rows, 0) for part in (source.phase, source.f0, source.frame)))
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class DecoderOutput:
 class Decoder(nn.Module):
     """Quantised vectors [B, F, input_width] -> PCM."""
 
-    window: Tensor
+    synthesis_window: Tensor
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -79,22 +77,32 @@ class Decoder(nn.Module):
 
         self.enter = TimeConv(config.input_width, width, 3, causal=True)
         self.slow = blocks(config.slow_blocks)
-        self.upsample = nn.Linear(width, 2 * width)
+        self.upsample: nn.Module = nn.Linear(width, 2 * width)
         self.pitch = blocks(config.pitch_blocks)
         self.pitch_head = nn.Linear(width, 2)  # log2 F0 around 150 Hz, voicing logit
         self.pitch_entry = nn.Linear(2, width)
         self.filters = blocks(config.filter_blocks)
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, 3 * BINS)  # log gain and phase of the pulses' filter, log gain of the noise's
+        head = nn.Linear(width, 3 * BINS)  # log gain and phase of the pulses' filter, log gain of the noise's
         self.source = HarmonicSource()
-        self.register_buffer("window", torch.hann_window(WINDOW, periodic=True), persistent=False)
-        nn.init.normal_(self.head.weight, std=0.01)
+        window = torch.hann_window(WINDOW, periodic=True) / 1.5  # hann^2 at hop W/4 sums to 1.5
+        self.register_buffer("synthesis_window", window, persistent=False)
+        nn.init.normal_(head.weight, std=0.01)
         with torch.no_grad():  # start near the level of quiet speech
-            self.head.bias.copy_(torch.tensor([-3.0, 0.0, -5.0]).repeat_interleave(BINS))
+            head.bias.copy_(torch.tensor([-3.0, 0.0, -5.0]).repeat_interleave(BINS))
+        self.head: nn.Module = head
+
+    def pack(self, dtype: torch.dtype = torch.float32) -> None:
+        """Make this decoder fast and fit for decoding only: large matrices packed, in ``dtype``; all else stays float32."""
+        for block in (*self.slow, *self.pitch, *self.filters):
+            block.up = PackedLinear(block.up, dtype)
+            block.down = PackedLinear(block.down, dtype)
+        self.upsample = PackedLinear(self.upsample, dtype)
+        self.head = PackedLinear(self.head, dtype)
 
     def initial_state(self, batch: int) -> DecoderState:
         """State before the first frame of ``batch`` streams."""
-        weight = self.upsample.weight
+        weight = self.pitch_head.weight
         pasts = [weight.new_zeros(batch, 2, self.config.input_width)]
         count = self.config.slow_blocks + self.config.pitch_blocks + self.config.filter_blocks
         pasts += [weight.new_zeros(batch, 6, self.config.width) for _ in range(count)]
@@ -125,7 +133,8 @@ class Decoder(nn.Module):
         shown = torch.stack([torch.where(f0 > 0, f0.clamp(min=20.0).log2() - 7.23, 0.0), (f0 > 0).float()], dim=-1)
         x = run(self.filters, x + self.pitch_entry(shown.to(x.dtype)))
         pulses, noise, state.source = self.source(f0, state.source)
-        pulse_gain, pulse_phase, noise_gain = self.head(self.norm(x)).float().chunk(3, dim=-1)  # [B, 2 F, BINS] each
+        filters = self.head(self.norm(x)).float()
+        pulse_gain, pulse_phase, noise_gain = filters.chunk(3, dim=-1)  # [B, 2 F, BINS] each
         pulse_filter = torch.polar(pulse_gain.clamp(max=6.0).exp(), pulse_phase)
         spectrum = pulses * pulse_filter + noise * noise_gain.clamp(max=6.0).exp()
         pcm, state.overlap = self._overlap_add(spectrum, state.overlap)
@@ -134,11 +143,11 @@ class Decoder(nn.Module):
 
     def _overlap_add(self, spectrum: Tensor, overlap: Tensor) -> tuple[Tensor, Tensor]:
         """Spectra [B, J, BINS] -> (samples [B, HOP J], overlap [B, WINDOW - HOP])."""
-        frames = torch.fft.irfft(spectrum, n=WINDOW, dim=-1) * (self.window / 1.5)  # hann^2 at hop W/4 sums to 1.5
+        frames = torch.fft.irfft(spectrum, n=WINDOW, dim=-1) * self.synthesis_window
         batch, count = frames.shape[:2]
         quarters = frames.view(batch, count, WINDOW // HOP, HOP)
         total = frames.new_zeros(batch, count + WINDOW // HOP - 1, HOP)
         total[:, : WINDOW // HOP - 1] = overlap.view(batch, WINDOW // HOP - 1, HOP)
         for part in range(WINDOW // HOP):
-            total[:, part : part + count] = total[:, part : part + count] + quarters[:, :, part]
+            total[:, part : part + count] += quarters[:, :, part]
         return total[:, :count].reshape(batch, -1), total[:, count:].reshape(batch, -1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchaudio.functional import melscale_fbanks
 
-from models.codec.blocks import ConvNeXtBlock, TimeConv
+from models.codec.blocks import ConvNeXtBlock, TimeConv, check_sizes
 from models.codec.source import HOP, SAMPLE_RATE, WINDOW
 
 MEL_BANDS = 100
@@ -29,10 +29,7 @@ class EncoderConfig:
     slow_blocks: int = 2  # at 40 Hz
 
     def __post_init__(self) -> None:
-        for name in ("width", "fast_blocks", "slow_blocks"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1")
+        check_sizes(self, ("width", "fast_blocks", "slow_blocks"))
 
 
 class Features(nn.Module):

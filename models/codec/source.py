@@ -22,7 +22,7 @@ NOISE_PERIOD = 400  # frames after which the fixed noise repeats: 5 s, far past 
 
 @dataclass(slots=True)
 class SourceState:
-    """``phase`` [B] cycles at the last frame's centre, ``f0`` [B] Hz of the last frame (0 = unvoiced), ``frame`` [B] frames so far."""
+    """``phase`` [B] float64 cycles at the last frame's centre, ``f0`` [B] Hz of the last frame (0 = unvoiced), ``frame`` [B] frames so far."""
 
     phase: Tensor
     f0: Tensor
@@ -30,8 +30,8 @@ class SourceState:
 
     @classmethod
     def initial(cls, batch: int, device: torch.device | str) -> SourceState:
-        zeros = torch.zeros(batch, device=device)
-        return cls(zeros, zeros.clone(), torch.zeros(batch, dtype=torch.long, device=device))
+        phase = torch.zeros(batch, dtype=torch.double, device=device)
+        return cls(phase, torch.zeros(batch, device=device), torch.zeros(batch, dtype=torch.long, device=device))
 
 
 class HarmonicSource(nn.Module):
@@ -56,16 +56,15 @@ class HarmonicSource(nn.Module):
         """``f0`` [B, J] Hz, 0 = unvoiced -> (pulses, noise: complex [B, J, BINS], new state)."""
         f0 = f0.float()
         before = torch.cat([state.f0[:, None], f0[:, :-1]], dim=1)  # [B, J]
-        step = torch.where(before > 0, (before + f0) / 2, f0) * (HOP / SAMPLE_RATE)  # cycles between centres
-        step = torch.where(f0 > 0, step, torch.zeros_like(step))
+        glides = (before > 0) & (f0 > 0)
+        step = torch.where(glides, (before + f0) / 2, f0) * (HOP / SAMPLE_RATE)  # cycles between centres
         # float64: the running phase must round alike however the stream is cut.
-        phase = (state.phase[:, None].double() + step.double().cumsum(1)).remainder(1.0)  # [B, J]
-        slope = torch.where((before > 0) & (f0 > 0), (f0 - before) / HOP, torch.zeros_like(f0))
-        slope = slope.clamp(-0.1, 0.1)  # Hz per sample
+        phase = (state.phase[:, None] + step.double().cumsum(1)).remainder(1.0)  # [B, J]
+        slope = torch.where(glides, (f0 - before) / HOP, 0.0).clamp(-0.1, 0.1)  # Hz per sample
         pulses = self._pulses(phase.float(), f0, slope)
         index = (state.frame[:, None] + torch.arange(f0.shape[1], device=f0.device)) % NOISE_PERIOD
         noise = torch.view_as_complex(self.noise[index])
-        new_state = SourceState(phase[:, -1].float(), f0[:, -1], state.frame + f0.shape[1])
+        new_state = SourceState(phase[:, -1], f0[:, -1], state.frame + f0.shape[1])
         return torch.fft.rfft(pulses * self.window, dim=-1), noise, new_state
 
     def _pulses(self, phase: Tensor, f0: Tensor, slope: Tensor) -> Tensor:
@@ -73,9 +72,9 @@ class HarmonicSource(nn.Module):
         offset = self.offsets
         cycles = phase[..., None] + (f0[..., None] + 0.5 * slope[..., None] * offset) * offset / SAMPLE_RATE
         half = math.pi * (cycles - cycles.round())  # within [-pi/2, pi/2]
-        count = torch.where(f0 > 0, SAMPLE_RATE / 2 / f0.clamp(min=20.0), torch.zeros_like(f0)).floor()[..., None]
+        count = torch.where(f0 > 0, SAMPLE_RATE / 2 / f0.clamp(min=20.0), 0.0).floor()[..., None]
         sine = torch.sin(half)
         small = sine.abs() < 1e-4
-        ratio = torch.sin((2 * count + 1) * half) / torch.where(small, torch.ones_like(sine), sine)
+        ratio = torch.sin((2 * count + 1) * half) / torch.where(small, 1.0, sine)
         dirichlet = torch.where(small, 2 * count + 1, ratio) - 1.0  # 2 x sum of cosines
-        return dirichlet / (2 * count.clamp(min=1.0)).sqrt() * (count > 0)
+        return dirichlet * torch.where(count > 0, (2 * count).rsqrt(), 0.0)

@@ -70,7 +70,9 @@ class SpeechStream:
         self._flush_marks: deque[int] = deque()  # phoneme count at each flush not yet passed
         self._chunks = 0
         self._tokens = self._passes = self._drafted = self._accepted = self._samples = 0
-        self._work_s = 0.0
+        self._tried_by_book = [0] * config.codebooks
+        self._accepted_by_book = [0] * config.codebooks
+        self._work_s = self._rounds_s = 0.0
         self._first_audio_s: float | None = None
         self._hash = hashlib.sha256()
         self.finished = False
@@ -107,11 +109,12 @@ class SpeechStream:
         while self._passage.has_more and len(self._script) - self._state.script.phoneme < PHONEMES_AHEAD:
             self._read()
         if not self._waits:
-            self._commit(
-                speculative_round(
-                    self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
-                )
+            round_started = self._clock()
+            done = speculative_round(
+                self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
             )
+            self._rounds_s += self._clock() - round_started
+            self._commit(done)
         dry = self._waits and not self._passage.has_more
         last = dry and self._passage.ended
         pcm = self._render(everything=dry)
@@ -142,6 +145,8 @@ class SpeechStream:
         """Take a round's decisions into frames, words and counters."""
         state = self._state.script
         for index, decision in enumerate(done.decisions):
+            self._tried_by_book[state.due] += index < done.drafted
+            self._accepted_by_book[state.due] += index < done.accepted
             if decision < self._vocabulary.advance:
                 if state.due == 0 and state.frames == 0:
                     self._words.enter(self._phonemes[state.phoneme].word)
@@ -210,11 +215,14 @@ class SpeechStream:
         return SpeechStats(
             audio_s=self._samples / self._sample_rate,
             wall_s=self._work_s,
+            rounds_s=self._rounds_s,
             first_audio_ms=None if self._first_audio_s is None else self._first_audio_s * 1000,
             tokens=self._tokens,
             target_passes=self._passes,
             drafted=self._drafted,
             accepted=self._accepted,
+            tried_by_codebook=tuple(self._tried_by_book),
+            accepted_by_codebook=tuple(self._accepted_by_book),
             drafter=self.plan.drafter,
             gamma=self.plan.gamma,
             seed=self.plan.seed,

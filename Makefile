@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make serve` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: serve test test-all check format
+
+serve: .venv/serve
+	$(BIN)/tts-spec serve
+
+# Everything but the tests marked slow; test-all runs those too.
+test: .venv/test
+	$(BIN)/pytest -m "not slow"
+
+test-all: .venv/test
+	$(BIN)/pytest
+
+check: .venv/test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tts-spec needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/serve: pyproject.toml .venv/bin/python
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/test: pyproject.toml .venv/bin/python
+	$(BIN)/pip install --quiet --editable '.[test,eval,train]'
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
+	@command -v chromium >/dev/null || echo "The browser tests need chromium: install it with your package manager." >&2
+	touch $@ .venv/serve
