@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from service import messages
 from service.app import DEMO
 from service.messages import CLIENT_MESSAGES, CLOSE_CODES, SERVER_MESSAGES, ErrorCode, StartMessage
-from tts_spec.types import SpeakOptions, SpeechError
+from tts_spec.types import SpeakOptions, SpeechError, SpeechStats
 
 DOCUMENT = (Path(messages.__file__).parent / "protocol.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^(?:([CS]) )?(\{.*\})$", DOCUMENT, flags=re.MULTILINE)
@@ -57,6 +57,11 @@ def test_the_speeds_of_the_document_and_of_the_demo_are_those_of_the_library() -
 def test_every_example_parses(side: str, example: str) -> None:
     adapter = CLIENT_MESSAGES if side == "C" else SERVER_MESSAGES
     adapter.validate_json(example)
+
+
+def test_the_example_has_all_stats() -> None:
+    (shown,) = [json.loads(example)["stats"] for side, example in EXAMPLES if side == "S" and '"stats"' in example]
+    assert list(shown) == [*SpeechStats.__dataclass_fields__, "rtf", "tau"]
 
 
 def test_the_examples_show_every_message() -> None:

@@ -20,7 +20,22 @@ from tests.service.fake_engine import FRAME, INFO, RATE
 from tts_spec.types import Chunk, SpeechError, SpeechStats, SpeechWarning, Word
 
 OPTIONS = ServerOptions(max_message_bytes=300, max_text_chars=100)
-STATS = SpeechStats(0.1, 0.1, 1.0, 4, 2, 4, 2, "model", 4, 0, "00")
+STATS = SpeechStats(
+    audio_s=0.1,
+    wall_s=0.1,
+    rounds_s=0.1,
+    first_audio_ms=1.0,
+    tokens=4,
+    target_passes=2,
+    drafted=4,
+    accepted=2,
+    tried_by_codebook=(1, 1, 1, 1),
+    accepted_by_codebook=(1, 1, 0, 0),
+    drafter="model",
+    gamma=4,
+    seed=0,
+    token_hash="00",
+)
 SILENCE = np.zeros(FRAME, dtype=np.float32)
 MESSAGES: dict[str, dict[str, Any]] = {
     "start": {"type": "start"},
