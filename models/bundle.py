@@ -130,7 +130,17 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} is not JSON: {error}") from error
     if isinstance(data, dict) and data.get("format") != FORMAT:
         raise BundleError(f"{path}: format is {data.get('format')!r}; this version reads {FORMAT}")
-    return build(Manifest, data, MANIFEST)
+    manifest = build(Manifest, data, MANIFEST)
+    if manifest.default_drafter not in ("none", *manifest.drafters):
+        drafters = ", ".join(("none", *manifest.drafters))
+        raise BundleError(f"{path}: default_drafter is {manifest.default_drafter!r}; allowed: {drafters}")
+    if len(manifest.caps) != manifest.target.symbols:
+        raise BundleError(
+            f"{path}: caps has {len(manifest.caps)} entries; the target has {manifest.target.symbols} symbols"
+        )
+    if len(manifest.voices) != manifest.target.voices:
+        raise BundleError(f"{path}: voices has {len(manifest.voices)} entries; the target has {manifest.target.voices}")
+    return manifest
 
 
 def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundle:

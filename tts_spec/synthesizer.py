@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.bundle import Bundle, load
+from models.bundle import Bundle, BundleError, load
 from tts_spec.engine.local import EngineOptions, LocalEngine
 from tts_spec.engine.plan import plan
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.text.frontend import Frontend
+from tts_spec.text.symbols import table_hash
 from tts_spec.types import Chunk, SpeakOptions, Speech, SpeechError, VoiceInfo
 
 STARTER = Path(__file__).resolve().parent.parent / "models" / "starter"
@@ -46,7 +47,10 @@ class Synthesizer:
             BundleError: the bundle is missing, damaged or of another format.
         """
         chosen = _device(device)
-        return cls(load(Path(bundle) if bundle is not None else STARTER, chosen, _dtype(dtype, chosen)), Frontend())
+        loaded = load(Path(bundle) if bundle is not None else STARTER, chosen, _dtype(dtype, chosen))
+        if loaded.manifest.symbols_sha256 != table_hash():
+            raise BundleError("the bundle's weights were trained with another table of phoneme symbols")
+        return cls(loaded, Frontend())
 
     @property
     def sample_rate(self) -> int:
@@ -172,10 +176,8 @@ def _device(name: str) -> torch.device:
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
-        fast = (
-            device.type == "cuda"
-            or (torch.backends.mkldnn.is_available()
-            and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        fast = device.type == "cuda" or (
+            torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
         )
         return torch.bfloat16 if fast else torch.float32
     if name not in DTYPES:

@@ -71,7 +71,9 @@ def run(synthesizer: Synthesizer, n: int, console: Console) -> dict[str, Any]:
 def _spoken_s(pcm: Pcm, rate: int) -> float:
     """Seconds from the first to the last 20 ms louder than -45 dBFS: what is said, without the silence around it."""
     window = rate // 50
-    loud = np.sqrt(np.mean(np.square(pcm[: len(pcm) // window * window].reshape(-1, window)), axis=1)) > 10 ** (-45 / 20)
+    loud = np.sqrt(np.mean(np.square(pcm[: len(pcm) // window * window].reshape(-1, window)), axis=1)) > 10 ** (
+        -45 / 20
+    )
     where = np.flatnonzero(loud)
     return float(where[-1] - where[0] + 1) / 50 if len(where) else 0.0
 
