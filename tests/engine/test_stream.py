@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,7 +49,7 @@ def test_output_does_not_depend_on_how_the_text_arrives(tiny: Synthesizer, cuts:
     stream = open_stream(tiny, seed=1)
     chunks = []
     edges = sorted({0, len(TEXT), *cuts})
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         stream.text(TEXT[begin:end])
         chunks += run(stream)  # all that can be said before the next piece comes
     stream.end()

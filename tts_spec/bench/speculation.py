@@ -6,7 +6,6 @@ Knows rounds and clocks; prints a table and returns the rows.
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
