@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.codec.linear import RowLinear, linear_rows
+
 
 def check_sizes(config: object, names: Iterable[str]) -> None:
     """Raise ValueError unless every named field of ``config`` is a whole number from 1."""
@@ -51,8 +53,9 @@ class TimeConv(nn.Module):
         """The same convolution as a sum over windows: for a few steps setting up the library's call costs more than the arithmetic."""
         windows = padded.unfold(1, self.kernel, 1)  # [B, T, C, kernel]
         weight, bias = self.conv.weight, self.conv.bias
+        assert bias is not None
         if self.conv.groups == 1:
-            return F.linear(windows.flatten(2), weight.flatten(1), bias)
+            return linear_rows(windows.flatten(2), weight.flatten(1), bias)
         return (windows * weight[:, 0]).sum(-1) + bias
 
 
@@ -63,8 +66,8 @@ class ConvNeXtBlock(nn.Module):
         super().__init__()
         self.depthwise = TimeConv(width, width, kernel, causal=causal, groups=width)
         self.norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, expansion * width)
-        self.down = nn.Linear(expansion * width, width)
+        self.up = RowLinear(width, expansion * width)
+        self.down = RowLinear(expansion * width, width)
         self.scale = nn.Parameter(torch.full((width,), scale))
 
     def forward(self, x: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import torch
-from encodec.quantization.core_vq import ResidualVectorQuantization
+from encodec.quantization.core_vq import ResidualVectorQuantization, VectorQuantization
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.codec.blocks import check_sizes
 from models.codec.decoder import Decoder, DecoderConfig, DecoderState
 from models.codec.encoder import Encoder, EncoderConfig
+from models.codec.linear import linear_rows
 
 
 class CodecState(Protocol):
@@ -63,10 +64,12 @@ def check_pcm(pcm: Tensor, frame_samples: int) -> None:
         raise ValueError(f"pcm has shape {list(pcm.shape)}; allowed: [B, N], N a multiple of {frame_samples} from 1")
 
 
-def check_codes(codes: Tensor, codebooks: int, codebook_size: int) -> None:
-    """Raise ValueError unless ``codes`` are [B, codebooks, F] of at least one frame, every one below ``codebook_size``."""
+def check_codes(codes: Tensor, codebooks: int, codebook_size: int, streams: int) -> None:
+    """Raise ValueError unless ``codes`` are [streams, codebooks, F] of at least one frame, every one below ``codebook_size``."""
     if codes.ndim != 3 or codes.shape[1] != codebooks or codes.numel() == 0:
         raise ValueError(f"codes have shape {list(codes.shape)}; allowed: [B, {codebooks}, F], B and F from 1")
+    if codes.shape[0] != streams:
+        raise ValueError(f"codes are of {codes.shape[0]} streams, their state of {streams}")
     low, high = (int(end) for end in codes.aminmax())
     if low < 0 or high >= codebook_size:
         raise ValueError(f"codes reach from {low} to {high}; allowed: 0 to {codebook_size - 1}")
@@ -106,7 +109,7 @@ class NeuralCodec(nn.Module):
         self.codebooks = config.codebooks
         self.codebook_size = config.codebook_size
         self.encoder = Encoder(config.encoder)
-        self.quantizer = ResidualVectorQuantization(
+        self.quantizer = ResidualVectorQuantization(  # type: ignore[no-untyped-call]
             num_quantizers=config.codebooks,
             dim=config.encoder.width,
             codebook_size=config.codebook_size,
@@ -126,7 +129,7 @@ class NeuralCodec(nn.Module):
     def decode(self, codes: Tensor) -> Tensor:
         """See ``Codec.decode``."""
         state = self.initial_state(codes.shape[0])
-        return torch.cat([self.decode_step(part, state) for part in codes.split(DECODE_FRAMES, dim=-1)], dim=-1)
+        return torch.cat([self.decode_step(part, state) for part in torch.split(codes, DECODE_FRAMES, dim=-1)], dim=-1)
 
     def initial_state(self, batch: int) -> DecoderState:
         """See ``Codec.initial_state``."""
@@ -135,12 +138,18 @@ class NeuralCodec(nn.Module):
     @torch.inference_mode()
     def decode_step(self, codes: Tensor, state: DecoderState) -> Tensor:
         """See ``Codec.decode_step``."""
-        check_codes(codes, self.codebooks, self.codebook_size)
+        check_codes(codes, self.codebooks, self.codebook_size, state.overlap.shape[0])
         pcm: Tensor = self.decoder(self.dequantize(codes), state).pcm
         return pcm
 
     def dequantize(self, codes: Tensor) -> Tensor:
         """Codes [B, K, F] -> the decoder's input [B, F, D]."""
-        # What quantizer.decode does, without its moves between layouts.
-        layers = zip(self.quantizer.layers, codes.unbind(1), strict=True)
-        return torch.stack([layer.project_out(F.embedding(index, layer.codebook)) for layer, index in layers]).sum(0)
+        parts = []  # what quantizer.decode sums, without its moves between layouts
+        for layer, index in zip(self.quantizer.layers, codes.unbind(1), strict=True):
+            assert isinstance(layer, VectorQuantization)
+            vectors = F.embedding(index, layer.codebook)
+            if isinstance(layer.project_out, nn.Linear) and not torch.is_grad_enabled():
+                parts.append(linear_rows(vectors, layer.project_out.weight, layer.project_out.bias))
+            else:
+                parts.append(layer.project_out(vectors))
+        return torch.stack(parts).sum(0)

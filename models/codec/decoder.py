@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from models.codec.blocks import ConvNeXtBlock, TimeConv, check_sizes
-from models.codec.packed import PackedLinear
+from models.codec.linear import RowLinear
 from models.codec.source import BINS, HOP, WINDOW, HarmonicSource, SourceState
 
 
@@ -77,28 +77,25 @@ class Decoder(nn.Module):
 
         self.enter = TimeConv(config.input_width, width, 3, causal=True)
         self.slow = blocks(config.slow_blocks)
-        self.upsample: nn.Module = nn.Linear(width, 2 * width)
+        self.upsample = RowLinear(width, 2 * width)
         self.pitch = blocks(config.pitch_blocks)
-        self.pitch_head = nn.Linear(width, 2)  # log2 F0 around 150 Hz, voicing logit
-        self.pitch_entry = nn.Linear(2, width)
+        self.pitch_head = RowLinear(width, 2)  # log2 F0 around 150 Hz, voicing logit
+        self.pitch_entry = RowLinear(2, width)
         self.filters = blocks(config.filter_blocks)
         self.norm = nn.LayerNorm(width)
-        head = nn.Linear(width, 3 * BINS)  # log gain and phase of the pulses' filter, log gain of the noise's
+        self.head = RowLinear(width, 3 * BINS)  # log gain and phase of the pulses' filter, log gain of the noise's
         self.source = HarmonicSource()
         window = torch.hann_window(WINDOW, periodic=True) / 1.5  # hann^2 at hop W/4 sums to 1.5
         self.register_buffer("synthesis_window", window, persistent=False)
-        nn.init.normal_(head.weight, std=0.01)
+        nn.init.normal_(self.head.weight, std=0.01)
         with torch.no_grad():  # start near the level of quiet speech
-            head.bias.copy_(torch.tensor([-3.0, 0.0, -5.0]).repeat_interleave(BINS))
-        self.head: nn.Module = head
+            self.head.bias.copy_(torch.tensor([-3.0, 0.0, -5.0]).repeat_interleave(BINS))
 
-    def pack(self, dtype: torch.dtype = torch.float32) -> None:
-        """Make this decoder fast and fit for decoding only: large matrices packed, in ``dtype``; all else stays float32."""
-        for block in (*self.slow, *self.pitch, *self.filters):
-            block.up = PackedLinear(block.up, dtype)
-            block.down = PackedLinear(block.down, dtype)
-        self.upsample = PackedLinear(self.upsample, dtype)
-        self.head = PackedLinear(self.head, dtype)
+    def pack(self, half: bool) -> None:
+        """Decode faster from now on, with the weights of this moment; with ``half`` rounded to float16. See ``RowLinear.pack``."""
+        for layer in self.modules():
+            if isinstance(layer, RowLinear):
+                layer.pack(half)
 
     def initial_state(self, batch: int) -> DecoderState:
         """State before the first frame of ``batch`` streams."""
@@ -129,7 +126,8 @@ class Decoder(nn.Module):
         log_f0 = log_f0 + 7.23  # log2 of 150 Hz
         if f0 is None:
             # Detached: the gradient through a pulse train is noise; the pitch head learns from its own loss.
-            f0 = torch.where(voicing > 0, torch.exp2(log_f0.clamp(5.3, 9.3)), torch.zeros_like(log_f0)).detach()
+            # float64: in float32 the last bit depends on the place in the tensor, and the phase would add it up.
+            f0 = torch.where(voicing > 0, torch.exp2(log_f0.double().clamp(5.3, 9.3)), 0.0).float().detach()
         shown = torch.stack([torch.where(f0 > 0, f0.clamp(min=20.0).log2() - 7.23, 0.0), (f0 > 0).float()], dim=-1)
         x = run(self.filters, x + self.pitch_entry(shown.to(x.dtype)))
         pulses, noise, state.source = self.source(f0, state.source)

@@ -22,11 +22,11 @@ NOISE_PERIOD = 400  # frames after which the fixed noise repeats: 5 s, far past 
 
 @dataclass(slots=True)
 class SourceState:
-    """``phase`` [B] float64 cycles at the last frame's centre, ``f0`` [B] Hz of the last frame (0 = unvoiced), ``frame`` [B] frames so far."""
+    """Where a batch of streams stands."""
 
-    phase: Tensor
-    f0: Tensor
-    frame: Tensor
+    phase: Tensor  # [B] float64, cycles at the last frame's centre
+    f0: Tensor  # [B] Hz of the last frame, 0 = unvoiced
+    frame: Tensor  # [B] frames so far
 
     @classmethod
     def initial(cls, batch: int, device: torch.device | str) -> SourceState:
@@ -57,9 +57,11 @@ class HarmonicSource(nn.Module):
         f0 = f0.float()
         before = torch.cat([state.f0[:, None], f0[:, :-1]], dim=1)  # [B, J]
         glides = (before > 0) & (f0 > 0)
-        step = torch.where(glides, (before + f0) / 2, f0) * (HOP / SAMPLE_RATE)  # cycles between centres
-        # float64: the running phase must round alike however the stream is cut.
-        phase = (state.phase[:, None] + step.double().cumsum(1)).remainder(1.0)  # [B, J]
+        # float64: the running phase must not drift, and round alike however the stream is cut.
+        step = torch.where(glides, (before.double() + f0) / 2, f0.double()) * (
+            HOP / SAMPLE_RATE
+        )  # cycles between centres
+        phase = (state.phase[:, None] + step.cumsum(1)).remainder(1.0)  # [B, J]
         slope = torch.where(glides, (f0 - before) / HOP, 0.0).clamp(-0.1, 0.1)  # Hz per sample
         pulses = self._pulses(phase.float(), f0, slope)
         index = (state.frame[:, None] + torch.arange(f0.shape[1], device=f0.device)) % NOISE_PERIOD
