@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.service.fake_engine import FakeEngine
+from tts_spec.engine.local import LocalEngine
 from tts_spec.engine.port import Engine
 
 
@@ -23,7 +24,13 @@ def fake() -> Iterator[FakeEngine]:
     engine.close()
 
 
-@pytest.fixture
-def engine(fake: FakeEngine) -> Engine:
-    """The engine of the tests that hold for any engine; the real one can take this place."""
-    return fake
+@pytest.fixture(params=["sine", "real"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """The engine of the tests that hold for any engine: the sine one, and the real one over random weights."""
+    if request.param == "sine":
+        yield request.getfixturevalue("fake")
+        return
+    synthesizer = request.getfixturevalue("tiny")
+    engine = LocalEngine(synthesizer.bundle, synthesizer.frontend)
+    yield engine
+    engine.close()
