@@ -45,6 +45,8 @@ class KvCache:
         shape = (config.layers, 2, batch, config.kv_heads, self.capacity, config.head_width)
         self.store = torch.zeros(shape, dtype=dtype, device=device)
         self._layers = list(self.store)
+        self._keys_values = [(layer[0], layer[1]) for layer in self.store]
+        self._slots = np.arange(self.capacity)
         self.lengths = [0] * batch
         self._written = [0] * batch  # positions below which anything was ever written, since position 0
 
@@ -71,10 +73,9 @@ class KvCache:
             raise ValueError(f"rows is {rows}; allowed: 1 to {MAX_ROWS}")
         config = self.config
         positions = np.array(self.lengths)[:, None] + np.arange(rows)  # [B, R]
-        last = positions[:, -1:]
-        held = last - (last - np.arange(self.capacity)) % self.capacity  # [B, S] position a slot holds; negative = none
-        distance = positions[:, :, None] - held[:, None, :]  # [B, R, S]
-        visible = (distance >= 0) & (distance < config.window) & (held >= 0)[:, None, :]
+        # How far back the position a slot holds lies; slots of later positions, also of rejected ones, come out beyond the window.
+        distance = (positions[:, :, None] - self._slots) % self.capacity  # [B, R, capacity]
+        visible = distance < np.minimum(positions + 1, config.window)[:, :, None]
         groups = config.heads // config.kv_heads
         queries = -(-rows * groups // QUERY_MULTIPLE) * QUERY_MULTIPLE
         mask = np.zeros((len(positions), 1, queries, self.capacity), np.float32)  # padding sees everything: never empty
@@ -92,12 +93,11 @@ class KvCache:
         store = self._layers[layer]
         first, rows = int(layout.slots[0, 0]), kv.shape[3]
         if len(layout.slots) == 1 and first + rows <= self.capacity:
-            store[:, :, :, first : first + rows] = kv
+            store.narrow(3, first, rows).copy_(kv)
         else:
             slots = torch.from_numpy(layout.slots).to(store.device)
             store.scatter_(3, slots[None, :, None, :, None].expand(kv.shape), kv)
-        keys, values = store
-        return keys, values
+        return self._keys_values[layer]
 
     def advance(self, rows: int) -> None:
         """Count ``rows`` new positions of every row as written."""

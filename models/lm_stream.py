@@ -34,12 +34,13 @@ class LmStream:
     def __init__(self, lm: SpeechLm, voice_weights: Sequence[float], speed: float) -> None:
         self.lm = lm
         lm.pack()
-        parameter = lm.tokens.weight
-        self._device, self._dtype = parameter.device, parameter.dtype
+        self._device, self._dtype = lm.tokens.weight.device, lm.step_dtype
         self.cache = KvCache(lm.config.transformer, 1, self._dtype, self._device)
         with torch.inference_mode():
             weights = torch.tensor([list(voice_weights)], device=self._device)
-            self._speaker = lm.speaker(weights, torch.tensor([speed], device=self._device))[0]  # [width]
+            self._speaker = lm.speaker(weights, torch.tensor([speed], device=self._device))[0].to(
+                self._dtype
+            )  # [width]
             self._entry = self._speaker.new_zeros(0, lm.config.transformer.width)
             self._inside = self._entry
         self.dropped = 0  # phonemes whose vectors are freed
@@ -93,7 +94,7 @@ class LmStream:
         columns = [(max(item.token, 0), min(item.frames, last), item.phoneme - self.dropped) for item in inputs]
         tokens, counts, phonemes = torch.from_numpy(np.array(columns).T).to(self._device)
         # Plain indexing, three times; an input that is a phoneme is put in its place afterwards.
-        x = lm.tokens.weight[tokens] + lm.counts.weight[counts] + self._inside[phonemes]
+        x = lm.tokens.weight[tokens].to(self._dtype) + lm.counts.weight[counts] + self._inside[phonemes]
         for row, item in enumerate(inputs):
             if item.token == NO_TOKEN:
                 x[row] = self._entry[item.phoneme - self.dropped]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from models.linear import Linear
+from models.linear import Linear, Packed, step_dtype
 from models.transformer import Transformer
 from models.transformer_config import TransformerConfig
 
@@ -69,10 +69,15 @@ class SpeechLm(nn.Module):
             nn.init.normal_(table.weight, std=0.02)
 
     def pack(self) -> None:
-        """Make decoding fast: pack every matrix ``step`` multiplies with. Does nothing for those that have not changed since."""
+        """Make decoding fast: pack every layer. Does nothing for those whose weights have not changed since."""
         for module in self.modules():
-            if isinstance(module, Linear):
+            if isinstance(module, Packed):
                 module.pack()
+
+    @property
+    def step_dtype(self) -> torch.dtype:
+        """What decoding computes in."""
+        return step_dtype(self.tokens.weight)
 
     def speaker(self, voice_weights: Tensor, speed: Tensor) -> Tensor:
         """``voice_weights`` [B, voices] (one-hot or a mix), ``speed`` [B] (1 = the teacher's pace) -> [B, width]."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.kv_cache import KvCache, PassLayout
-from models.linear import Linear
+from models.linear import Linear, RmsNorm
 from models.rope import rope_table, rotate
 from models.transformer_config import TransformerConfig
 
@@ -73,16 +73,17 @@ class Attention(nn.Module):
         batch, rows = layout.slots.shape
         kv_heads, head_width = config.kv_heads, config.head_width
         joined = self.qkv.step(x).view(batch, rows, config.heads + 2 * kv_heads, head_width)
-        turning = joined[:, :, : config.heads + kv_heads]
+        turning = joined.narrow(2, 0, config.heads + kv_heads)
         torch.addcmul(turning * layout.cos, turning.roll(head_width // 2, -1), layout.sin, out=turning)
-        kv = joined[:, :, config.heads :].view(batch, rows, 2, kv_heads, head_width)
+        kv = joined.narrow(2, config.heads, 2 * kv_heads).view(batch, rows, 2, kv_heads, head_width)
         keys, values = cache.write(layer, kv.permute(2, 0, 3, 1, 4), layout)  # [B, kv_heads, capacity, hw] each
         # Queries of one kv head side by side: position by position, its group of heads inside.
-        q = joined[:, :, : config.heads].view(batch, rows, kv_heads, -1, head_width).transpose(1, 2)
+        q = joined.narrow(2, 0, config.heads).view(batch, rows, kv_heads, -1, head_width).transpose(1, 2)
         q = q.reshape(batch, kv_heads, -1, head_width)
-        count = q.shape[2]
-        q = F.pad(q, (0, 0, 0, layout.mask.shape[2] - count))
-        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.mask)[:, :, :count]
+        count, padding = q.shape[2], layout.mask.shape[2] - q.shape[2]
+        if padding:
+            q = F.pad(q, (0, 0, 0, padding))
+        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.mask).narrow(2, 0, count)
         y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2)
         return self.out.step(y.reshape(batch * rows, config.width))
 
@@ -92,9 +93,9 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.attention_norm = RmsNorm(config.width)
         self.attention = Attention(config)
-        self.mlp_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.mlp_norm = RmsNorm(config.width)
         self.gate_up = Linear(config.width, 2 * config.hidden)
         self.down = Linear(config.hidden, config.width)
 
@@ -105,8 +106,8 @@ class Block(nn.Module):
 
     def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
         """New positions only: ``x`` [B R, width] -> the same."""
-        x = x + self.attention.step(normalise(self.attention_norm, x), layer, cache, layout)
-        gate, up = self.gate_up.step(normalise(self.mlp_norm, x)).chunk(2, dim=-1)
+        x = x + self.attention.step(self.attention_norm.step(x), layer, cache, layout)
+        gate, up = self.gate_up.step(self.mlp_norm.step(x)).chunk(2, dim=-1)
         return x + self.down.step(F.silu(gate) * up)
 
 
@@ -117,7 +118,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.norm = RmsNorm(config.width)
         for name, parameter in self.named_parameters():
             if name.endswith(("out.weight", "down.weight")):
                 nn.init.normal_(parameter, std=0.02 / (2 * config.layers) ** 0.5)
@@ -137,16 +138,14 @@ class Transformer(nn.Module):
 
     @torch.inference_mode()
     def step(self, x: Tensor, cache: KvCache) -> Tensor:
-        """New positions ``x`` [B, R, width] after the cache's lengths; the cache's lengths move on by R (``rewind`` rolls back)."""
+        """New positions ``x`` [B, R, width] after the cache's lengths; the cache's lengths move on by R (``rewind`` rolls back).
+
+        Every layer must have been packed since its weight last changed; ``x`` and the cache are of ``step_dtype``.
+        """
         batch, rows, width = x.shape
         layout = cache.layout(rows)
         x = x.reshape(batch * rows, width)
         for index, block in enumerate(cast(list[Block], self.blocks)):
             x = block.step(x, index, cache, layout)
         cache.advance(rows)
-        return normalise(self.norm, x).view(batch, rows, width)
-
-
-def normalise(norm: nn.RMSNorm, x: Tensor) -> Tensor:
-    """``norm(x)`` without a module call; fifteen of them a pass are felt."""
-    return F.rms_norm(x, norm.normalized_shape, norm.weight, norm.eps)
+        return self.norm.step(x).view(batch, rows, width)

@@ -1,0 +1,83 @@
+"""The model drafter keeps its cache in step with the stream, however it is called."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from models.lm_stream import LmStream
+from tests.speculate.streams import VOCABULARY, WINDOW, lm_stream, random_text, run, small_lm
+from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
+from tts_spec.speculate.round import Drafter, StreamState, legal_prefix, speculative_round
+from tts_spec.speculate.sampling import HISTORY, Sampler, SamplingOptions
+from tts_spec.speculate.script import Script
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_with_the_target_as_its_model_it_is_always_right(temperature: float) -> None:
+    """A draft that is not accepted would mean that drafter and target disagree on the state: the canary for state bugs."""
+    text = random_text(random.Random(1), 16)
+    options = SamplingOptions(temperature, top_p=0.95, repetition_penalty=1.3)
+    for gamma in (1, 4, 15):
+
+        def itself(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+            stream = lm_stream(small_lm())
+            stream.extend(text.windows)
+            return ModelDrafter(stream, script, sampler)
+
+        outcome = run(text, itself, gamma, options, seed=2)
+        assert sum(done.drafted for done in outcome.rounds) > 100
+        assert outcome.acceptance > 0.99
+
+
+@pytest.mark.parametrize("skipped", [1, 10, HISTORY - 1, HISTORY, HISTORY + 1, 3 * HISTORY])
+def test_it_recovers_after_rounds_without_it(skipped: int) -> None:
+    """Two layers of this window see 63 inputs back, so the remembered 64 suffice to be right again at once."""
+    text = random_text(random.Random(2), 24)
+    options = SamplingOptions(0.8)
+    target, same = lm_stream(small_lm()), lm_stream(small_lm())
+    script, sampler = Script.empty(VOCABULARY), Sampler(options, VOCABULARY, 7)
+    text.append_to(script, (target, same), len(text.caps))
+    drafter = ModelDrafter(same, script, sampler)
+    state = StreamState()
+    drafted = accepted = 0
+    while not script.waits(state.script):
+        for _ in range(3):  # with it
+            if not script.waits(state.script):
+                done = speculative_round(target, drafter, script, sampler, state, 4)
+                state, drafted, accepted = done.state, drafted + done.drafted, accepted + done.accepted
+        until = state.position + skipped
+        while state.position < until and not script.waits(state.script):  # without it
+            state = speculative_round(target, NoDrafter(), script, sampler, state, 0).state
+    assert drafted >= 20
+    assert accepted > 0.99 * drafted
+    assert state.position > 5 * WINDOW
+
+
+def test_it_keeps_the_tail_and_extends_it() -> None:
+    text = random_text(random.Random(3), 20)
+    small, target = lm_stream(small_lm(width=32, layers=1, seed=2)), lm_stream(small_lm())
+    script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(1.0), VOCABULARY, 7)
+    text.append_to(script, (target, small), len(text.caps))
+    drafter = ModelDrafter(small, script, sampler)
+    state = StreamState()
+    extended = 0
+    while not script.waits(state.script):
+        drafts = drafter.propose(state, 6)
+        tail = legal_prefix(script, state, state.tail[:6])  # a wrong draft may have led to another codebook
+        assert drafts[: len(tail)] == tail
+        assert drafter.propose(state, len(tail)) == tail  # enough tail: no pass of the model is needed
+        extended += bool(tail) and len(drafts) > len(tail)
+        state = speculative_round(target, drafter, script, sampler, state, 6).state
+    assert extended > 20
+
+
+def test_it_proposes_nothing_past_the_known_text() -> None:
+    text = random_text(random.Random(4), 1, phonemes=1, cap=1)
+    small = lm_stream(small_lm(width=32, layers=1, seed=2))
+    script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(1.0), VOCABULARY, 7)
+    text.append_to(script, (small,), 1)
+    drafts = ModelDrafter(small, script, sampler).propose(StreamState(), 15)
+    assert len(drafts) == 5  # one frame and END
+    assert drafts[-1] == VOCABULARY.end
