@@ -92,9 +92,9 @@ class Decoder(nn.Module):
             self.head.bias.copy_(torch.tensor([-3.0, 0.0, -5.0]).repeat_interleave(BINS))
 
     def pack(self, half: bool) -> None:
-        """Decode faster from now on, with the weights of this moment; with ``half`` rounded to float16. See ``RowLinear.pack``."""
+        """See ``NeuralCodec.pack``."""
         for layer in self.modules():
-            if isinstance(layer, RowLinear):
+            if isinstance(layer, RowLinear | TimeConv):
                 layer.pack(half)
 
     def initial_state(self, batch: int) -> DecoderState:

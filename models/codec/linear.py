@@ -21,8 +21,9 @@ PACKED_ROWS = 2  # and of one with packed float32 weights (oneDNN)
 
 
 def fill_rows(x: Tensor, least: int) -> Tensor:
-    """[M, C] -> [at least ``least``, C], rows repeated."""
-    return x if x.shape[0] >= least else x.repeat(-(-least // x.shape[0]), 1)
+    """[M, C] -> [at least ``least``, C], rows of zeros added."""
+    missing = least - x.shape[0]
+    return x if missing <= 0 else F.pad(x, (0, 0, 0, missing))
 
 
 def linear_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -42,30 +43,45 @@ def can_pack(weight: Tensor, half: bool) -> bool:
     return torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call, no-any-return]
 
 
-class RowLinear(nn.Linear):
-    """``nn.Linear``; see above for what it promises where gradients are off."""
+class PackedMatrix:
+    """``linear_rows`` with a weight [out, in] and bias [out] of this moment, packed; with ``half`` the weight is rounded to float16.
 
-    _packed: Any = None
-    _half = False
+    It can be neither copied nor saved.
+    """
 
-    def pack(self, half: bool) -> None:
-        """Decode with the weights of this moment, packed; with ``half`` rounded to float16. Does nothing where it is not possible.
-
-        A packed layer can be saved but not copied.
-        """
-        weight = self.weight.detach()
-        if not can_pack(weight, half):
-            return
+    def __init__(self, weight: Tensor, bias: Tensor, half: bool) -> None:
+        weight, self._bias = weight.detach(), bias.detach().clone()
         self._half = half
         if half:
             with warnings.catch_warnings():
                 # Called deprecated, but its successor, quantized.linear_dynamic_fp16, costs several times as much a call.
                 warnings.simplefilter("ignore", UserWarning)
-                self._packed = torch.fbgemm_pack_gemm_matrix_fp16(weight)
-                torch.fbgemm_linear_fp16_weight_fp32_activation(weight[:1], self._packed, self.bias.detach())
+                self._weight: Any = torch.fbgemm_pack_gemm_matrix_fp16(weight)
+                self(weight[:1])
         else:
             # The operators torch.compile uses for frozen weights; torch has no public name for them.
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor
+        if self._half:
+            y = torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._weight, self._bias)
+            return y
+        rows = x.shape[:-1].numel()
+        filled = fill_rows(x.reshape(rows, -1), PACKED_ROWS)
+        y = torch.ops.mkldnn._linear_pointwise(filled, self._weight, self._bias, "none", [], "")
+        return y[:rows].view(*x.shape[:-1], -1)
+
+
+class RowLinear(nn.Linear):
+    """``nn.Linear``; see above for what it promises where gradients are off."""
+
+    _packed: PackedMatrix | None = None
+
+    def pack(self, half: bool) -> None:
+        """Decode with the weights of this moment, packed; does nothing where that is not possible."""
+        if can_pack(self.weight, half):
+            self._packed = PackedMatrix(self.weight, self.bias, half)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out]."""
@@ -73,11 +89,4 @@ class RowLinear(nn.Linear):
             return super().forward(x)
         if self._packed is None:
             return linear_rows(x, self.weight, self.bias)
-        y: Tensor
-        if self._half:
-            y = torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self.bias)
-            return y
-        rows = x.shape[:-1].numel()
-        filled = fill_rows(x.reshape(rows, -1), PACKED_ROWS)
-        y = torch.ops.mkldnn._linear_pointwise(filled, self._packed, self.bias, "none", [], "")
-        return y[:rows].view(*x.shape[:-1], -1)
+        return self._packed(x)

@@ -30,7 +30,7 @@ def make_codec(weights: str) -> NeuralCodec:
     for layer in codec.quantizer.layers:
         torch.nn.init.normal_(layer.codebook)  # type: ignore[arg-type]
     if weights != "plain":
-        codec.decoder.pack(half=weights == "float16")
+        codec.pack(half=weights == "float16")
     return codec
 
 

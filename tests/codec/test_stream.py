@@ -49,7 +49,7 @@ def test_frame_by_frame_equals_at_once_in_full_size(full: NeuralCodec) -> None:
 def test_packed_decoder_stays_equal_over_a_long_stream(half: bool) -> None:
     """Rounding of the pitch adds up in the phase, so over minutes only rows that do not depend on their number stay equal."""
     codec = random_codec(SMALL)
-    codec.decoder.pack(half)
+    codec.pack(half)
     codes = random_codes(codec, 800)  # 20 s
     at_once = codec.decode_step(codes, codec.initial_state(1))
     assert_close(decode_cut(codec, codes, [1] * 800), at_once)
@@ -59,15 +59,15 @@ def test_packed_decoder_stays_equal_over_a_long_stream(half: bool) -> None:
 @pytest.mark.parametrize("half", [False, True])
 def test_packed_full_size_equals_plain(full: NeuralCodec, half: bool) -> None:
     """With weights that float16 holds, as those of a bundle are, and a given F0: their own differ in the last bit, phases in more."""
-    plain, packed = random_codec(CodecConfig()).decoder, random_codec(CodecConfig()).decoder
-    for decoder in (plain, packed):
-        for weight in decoder.parameters():
+    plain, packed = random_codec(CodecConfig()), random_codec(CodecConfig())
+    for codec in (plain, packed):
+        for weight in codec.decoder.parameters():
             weight.copy_(weight.half())
     packed.pack(half)
+    codes = random_codes(full, 6)
     f0 = torch.linspace(90.0, 250.0, 12)[None]
     with torch.inference_mode():
-        x = full.dequantize(random_codes(full, 6))
-        a, b = (decoder(x, decoder.initial_state(1), f0) for decoder in (plain, packed))
+        a, b = (codec.decoder(codec.dequantize(codes), codec.initial_state(1), f0) for codec in (plain, packed))
     assert_close(a.pcm, b.pcm)
     assert_close(a.log_f0, b.log_f0)
     assert a.pcm.std() > 0.01
@@ -75,11 +75,12 @@ def test_packed_full_size_equals_plain(full: NeuralCodec, half: bool) -> None:
 
 def test_packed_weights_are_those_of_the_moment() -> None:
     codec = random_codec(SMALL)
-    codec.decoder.pack(half=False)
+    codec.pack(half=False)
     before = codec.decode(random_codes(codec, 3))
-    codec.decoder.head.weight.zero_()
+    for weight in (codec.decoder.head.weight, codec.decoder.enter.conv.weight, codec.quantizer.layers[0].codebook):
+        weight.zero_()
     assert torch.equal(codec.decode(random_codes(codec, 3)), before)
-    codec.decoder.pack(half=False)
+    codec.pack(half=False)
     assert not torch.equal(codec.decode(random_codes(codec, 3)), before)
 
 
