@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 SAMPLE_RATE = 24_000
 HOP = 300
@@ -39,7 +40,7 @@ class HarmonicSource(nn.Module):
 
     window: Tensor
     noise: Tensor
-    offsets: Tensor
+    chirp: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,34 +50,39 @@ class HarmonicSource(nn.Module):
         noise[NOISE_PERIOD * HOP :] = noise[: 4 * HOP]
         frames = noise.unfold(0, WINDOW, HOP)[:NOISE_PERIOD]  # [NOISE_PERIOD, WINDOW]
         spectra = torch.view_as_real(torch.fft.rfft(frames * window, dim=-1))
-        self.register_buffer("noise", spectra, persistent=False)  # [NOISE_PERIOD, BINS, 2]
-        self.register_buffer("offsets", torch.arange(WINDOW) - WINDOW / 2, persistent=False)
+        self.register_buffer("noise", spectra.flatten(1), persistent=False)  # [NOISE_PERIOD, 2 BINS]
+        seconds = (torch.arange(WINDOW) - WINDOW / 2) / SAMPLE_RATE  # from the frame's centre
+        chirp = torch.stack(
+            [seconds, seconds.square() * SAMPLE_RATE / 2]
+        )  # cycles per Hz, and per Hz a sample of slope
+        self.register_buffer("chirp", chirp, persistent=False)
 
     def forward(self, f0: Tensor, state: SourceState) -> tuple[Tensor, Tensor, SourceState]:
         """``f0`` [B, J] Hz, 0 = unvoiced -> (pulses, noise: complex [B, J, BINS], new state)."""
         f0 = f0.float()
         before = torch.cat([state.f0[:, None], f0[:, :-1]], dim=1)  # [B, J]
-        glides = (before > 0) & (f0 > 0)
+        voiced = f0 > 0
+        glides = voiced & (before > 0)
         # float64: the running phase must not drift, and round alike however the stream is cut.
-        step = torch.where(glides, (before.double() + f0) / 2, f0.double()) * (
-            HOP / SAMPLE_RATE
-        )  # cycles between centres
-        phase = (state.phase[:, None] + step.cumsum(1)).remainder(1.0)  # [B, J]
+        mean = torch.where(glides, (before.double() + f0) / 2, f0.double())
+        phase = (state.phase[:, None] + (mean * (HOP / SAMPLE_RATE)).cumsum(1)).remainder(
+            1.0
+        )  # [B, J] cycles at the centres
         slope = torch.where(glides, (f0 - before) / HOP, 0.0).clamp(-0.1, 0.1)  # Hz per sample
-        pulses = self._pulses(phase.float(), f0, slope)
+        pulses = self._pulses(phase.float(), f0, slope, voiced)
         index = (state.frame[:, None] + torch.arange(f0.shape[1], device=f0.device)) % NOISE_PERIOD
-        noise = torch.view_as_complex(self.noise[index])
+        noise = torch.view_as_complex(F.embedding(index, self.noise).view(*index.shape, BINS, 2))
         new_state = SourceState(phase[:, -1], f0[:, -1], state.frame + f0.shape[1])
         return torch.fft.rfft(pulses * self.window, dim=-1), noise, new_state
 
-    def _pulses(self, phase: Tensor, f0: Tensor, slope: Tensor) -> Tensor:
+    def _pulses(self, phase: Tensor, f0: Tensor, slope: Tensor, voiced: Tensor) -> Tensor:
         """Sum of all harmonics below Nyquist with unit power: [B, J, WINDOW]; zero where unvoiced."""
-        offset = self.offsets
-        cycles = phase[..., None] + (f0[..., None] + 0.5 * slope[..., None] * offset) * offset / SAMPLE_RATE
+        rise, bend = self.chirp
+        cycles = torch.addcmul(torch.addcmul(phase[..., None], f0[..., None], rise), slope[..., None], bend)
         half = math.pi * (cycles - cycles.round())  # within [-pi/2, pi/2]
-        count = torch.where(f0 > 0, SAMPLE_RATE / 2 / f0.clamp(min=20.0), 0.0).floor()[..., None]
-        sine = torch.sin(half)
-        small = sine.abs() < 1e-4
-        ratio = torch.sin((2 * count + 1) * half) / torch.where(small, 1.0, sine)
-        dirichlet = torch.where(small, 2 * count + 1, ratio) - 1.0  # 2 x sum of cosines
+        half = torch.where(
+            half.abs() < 1e-5, 1e-5, half
+        )  # 0 / 0 there, and by so little the peak changes by 1e-5 of itself
+        count = torch.where(voiced, SAMPLE_RATE / 2 / f0.clamp(min=20.0), 0.0).floor()[..., None]
+        dirichlet = torch.sin((2 * count + 1) * half) / torch.sin(half) - 1.0  # 2 x sum of cosines
         return dirichlet * torch.where(count > 0, (2 * count).rsqrt(), 0.0)
