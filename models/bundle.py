@@ -144,7 +144,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundle:
-    """Load every network: the target in ``target_dtype``, drafters and codec in float32. Checks every file's SHA-256.
+    """Load every network: target and drafters in ``target_dtype``, the codec in float32. Checks every file's SHA-256.
 
     Raises BundleError for a file that is missing or differs from the manifest.
     """
@@ -167,7 +167,9 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
     drafters = {}
     for name, config in manifest.drafters.items():
         drafters[name] = SpeechLm(config)
-        module(drafters[name], f"drafter-{name}", torch.float32)
+        module(drafters[name], f"drafter-{name}", target_dtype)
+    for lm in (target, *drafters.values()):
+        lm.pack()  # a seventh of a second that the first stream need not wait
     return Bundle(manifest, codec, target, drafters, device)
 
 

@@ -81,11 +81,11 @@ class LmStream:
         lm = self.lm
         hidden = lm.transformer.step(self._vectors(inputs)[None], self.cache)[0]  # [R, width]
         due = np.array([item.due for item in inputs])
-        for book, head in enumerate(cast(list[Linear], lm.heads)):
+        for book in set(due):
             rows = np.flatnonzero(due == book)
-            if len(rows):
-                chosen = hidden if len(rows) == len(due) else hidden[torch.from_numpy(rows).to(self._device)]
-                logits[rows, : head.out_features] = head.step(chosen).float().cpu().numpy()
+            chosen = hidden if len(rows) == len(due) else hidden[torch.from_numpy(rows).to(self._device)]
+            head = cast(Linear, lm.heads[book])
+            logits[rows, : head.out_features] = head.step(chosen).float().cpu().numpy()
 
     def _vectors(self, inputs: Sequence[StreamInput]) -> torch.Tensor:
         """[R, width]."""

@@ -5,13 +5,14 @@ A mutant is the round's own source with a few characters changed, so that it sta
 
 from __future__ import annotations
 
+import functools
 import inspect
 import random
 
 import numpy as np
 import pytest
 
-from tests.speculate.streams import RoundFunction, model_drafter, plain, random_text, run
+from tests.speculate.streams import RoundFunction, Text, model_drafter, plain, random_text, run
 from tts_spec.speculate import round as module
 from tts_spec.speculate.noise import GumbelNoise
 from tts_spec.speculate.round import speculative_round
@@ -60,12 +61,17 @@ def mutant(old: str, new: str) -> RoundFunction:
     return made
 
 
+@functools.cache
+def sentences() -> list[tuple[Text, list[int]]]:
+    """Texts and what plain decoding says of them."""
+    rng = random.Random(21)
+    texts = [random_text(rng, 8) for _ in range(3)]
+    return [(text, plain(text, OPTIONS, seed=9).decisions) for text in texts]
+
+
 def equal_to_plain(round_function: RoundFunction) -> bool:
     """The equality check of test_coupled on a few sentences."""
-    rng = random.Random(21)
-    for _ in range(3):
-        text = random_text(rng, 8)
-        expected = plain(text, OPTIONS, seed=9).decisions
+    for text, expected in sentences():
         outcome = run(text, model_drafter, 4, OPTIONS, seed=9, round_function=round_function, limit=len(expected) + 1)
         if outcome.decisions != expected:
             return False
@@ -83,6 +89,7 @@ def test_planted_bug_is_caught(name: str) -> None:
 
 def test_sequential_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A generator that is asked once per sample, whatever the position."""
+    sentences()  # what plain says under the right noise
     rng = np.random.default_rng(3)
 
     def at(self: GumbelNoise, position: int) -> object:
