@@ -115,7 +115,7 @@ def build(cls: type[T], data: Any, where: str) -> T:
     if cls is float and type(data) is int:
         return typing.cast(T, float(data))
     if not isinstance(cls, types.GenericAlias) and type(data) is cls:
-        return typing.cast(T, data)
+        return data
     raise BundleError(f"{where} is {data!r}; it must be of type {cls}")
 
 
@@ -162,6 +162,7 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
 
     codec = NeuralCodec(manifest.codec)
     module(codec, "codec", torch.float32)
+    codec.pack(half=target_dtype == torch.bfloat16)
     target = SpeechLm(manifest.target)
     module(target, "target", target_dtype)
     drafters = {}

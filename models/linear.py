@@ -22,7 +22,7 @@ def can_pack(weight: Tensor) -> bool:
     """Whether oneDNN can pack ``weight``: x86, on the CPU, float32, or bfloat16 where the processor multiplies it."""
     if weight.device.type != "cpu" or platform.machine() not in ("x86_64", "AMD64"):
         return False
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if not torch.backends.mkldnn.is_available():
         return False
     return weight.dtype == torch.float32 or (
         weight.dtype == torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tts_spec.types import Chunk, SpeakOptions, SpeechError
+from tts_spec.types import Chunk, DrafterName, SpeakOptions, SpeechError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Measure, in one run, what the README states.")
@@ -40,7 +40,7 @@ def say(
     top_k: int | None = None,
     top_p: float | None = None,
     repetition_penalty: float | None = None,
-    drafter: str | None = None,
+    drafter: DrafterName | None = None,
     gamma: int | None = None,
     srt: Annotated[Path | None, typer.Option(help="Write SubRip subtitles.")] = None,
     bundle: Bundle = None,
@@ -54,17 +54,7 @@ def say(
 
     if (text is None) == (file is None):
         raise typer.BadParameter("give either a TEXT (or -) or a file with -f")
-    options = SpeakOptions(
-        voice,
-        speed,
-        seed,
-        temperature,
-        top_k,
-        top_p,
-        repetition_penalty,
-        drafter,
-        gamma,  # type: ignore[arg-type]
-    )
+    options = SpeakOptions(voice, speed, seed, temperature, top_k, top_p, repetition_penalty, drafter, gamma)
     pieces: Iterator[str] = sys.stdin if text == "-" else iter([file.read_text() if file else text or ""])
     chunks: list[Chunk] = []
     speakers = _Loudspeaker() if play else None

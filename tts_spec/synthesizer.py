@@ -16,6 +16,7 @@ import torch
 from models.bundle import Bundle, BundleError, load
 from tts_spec.engine.local import EngineOptions, LocalEngine
 from tts_spec.engine.plan import plan
+from tts_spec.engine.port import Event
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.text.frontend import Frontend
 from tts_spec.text.symbols import table_hash
@@ -90,9 +91,11 @@ class Synthesizer:
         loop = asyncio.get_running_loop()
         # Bounded by the engine, which pauses while too many chunks are not consumed.
         events: asyncio.Queue[Chunk | Exception] = asyncio.Queue()
-        session = self.engine().open(
-            _options(options, fields), lambda event: loop.call_soon_threadsafe(events.put_nowait, event)
-        )
+
+        def listen(event: Event) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+        session = self.engine().open(_options(options, fields), listen)
 
         async def feed() -> None:
             try:
@@ -176,9 +179,7 @@ def _device(name: str) -> torch.device:
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
-        fast = device.type == "cuda" or (
-            torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        )
+        fast = device.type == "cuda" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
         return torch.bfloat16 if fast else torch.float32
     if name not in DTYPES:
         raise SpeechError("invalid_value", f"dtype is {name!r}; allowed: auto, {', '.join(DTYPES)}", "dtype")

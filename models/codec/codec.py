@@ -109,7 +109,7 @@ class NeuralCodec(nn.Module):
         self.codebooks = config.codebooks
         self.codebook_size = config.codebook_size
         self.encoder = Encoder(config.encoder)
-        self.quantizer = ResidualVectorQuantization(  # type: ignore[no-untyped-call]
+        self.quantizer = ResidualVectorQuantization(
             num_quantizers=config.codebooks,
             dim=config.encoder.width,
             codebook_size=config.codebook_size,

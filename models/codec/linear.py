@@ -40,7 +40,7 @@ def can_pack(weight: Tensor, half: bool) -> bool:
     if half:
         name = "fbgemm_linear_fp16_weight_fp32_activation"
         return hasattr(torch, name) and "fbgemm" in torch.backends.quantized.supported_engines
-    return torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call, no-any-return]
+    return torch.backends.mkldnn.is_available()  # type: ignore[no-any-return]
 
 
 class PackedMatrix:

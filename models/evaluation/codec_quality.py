@@ -1,4 +1,4 @@
-"""How the codec alone sounds: teacher clips of held-out sentences, encoded and decoded again.
+"""How the codec alone sounds: teacher clips of held-out sentences, encoded and decoded again; WER and DistillMOS of both.
 
     python -m models.evaluation.codec_quality CHECKPOINT --n 20
 
@@ -15,8 +15,9 @@ import torch
 import typer
 
 from models.bundle import load
-from models.evaluation.report import score_clip, summarise
+from models.evaluation.mos import distill_mos
 from models.evaluation.sentences import held_out_sentences
+from models.evaluation.transcribe import Errors, transcribe, wer
 from models.training.dataset import UNIT
 from models.training.encode import load_codec
 from models.training.target import VOICES
@@ -25,23 +26,28 @@ from models.training.teacher import Teacher, phonemise
 
 def main(checkpoint: Path, n: int = 20, save_to: Path | None = None) -> None:
     """Score ``n`` clips, voices in turn; with ``save_to`` also write both versions of the first ten as WAV."""
-    codec = load(checkpoint, torch.device("cpu"), torch.float32).codec if checkpoint.is_dir() else load_codec(checkpoint)
+    codec = (
+        load(checkpoint, torch.device("cpu"), torch.float32).codec if checkpoint.is_dir() else load_codec(checkpoint)
+    )
     teacher = Teacher.load()
-    real, made = [], []
+    words = {"teacher": Errors(), "codec": Errors()}
+    mos: dict[str, list[float]] = {"teacher": [], "codec": []}
     for index, sentence in enumerate(held_out_sentences()[:n]):
         voice = VOICES[index % len(VOICES)]
         pcm = teacher.speak(phonemise(sentence, voice), voice).pcm
         pcm = np.pad(pcm, (0, -len(pcm) % UNIT))
         again = codec.decode(codec.encode(torch.from_numpy(pcm)[None]))[0].numpy()
-        real.append(score_clip(pcm, codec.sample_rate, sentence))
-        made.append(score_clip(again, codec.sample_rate, sentence))
+        for name, sound in (("teacher", pcm), ("codec", again)):
+            words[name] += wer(sentence, transcribe(sound, codec.sample_rate))
+            mos[name].append(distill_mos(sound, codec.sample_rate))
         if save_to is not None and index < 10:
             import soundfile
 
             save_to.mkdir(parents=True, exist_ok=True)
             soundfile.write(save_to / f"{index}-teacher.wav", pcm, codec.sample_rate)
             soundfile.write(save_to / f"{index}-codec.wav", again, codec.sample_rate)
-    print(json.dumps({"teacher": summarise(real).as_dict(), "codec": summarise(made).as_dict()}))
+    result = {name: {"wer": words[name].rate, "distill_mos": sum(mos[name]) / n} for name in words}
+    print(json.dumps({"n": n, **result}))
 
 
 if __name__ == "__main__":

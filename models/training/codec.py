@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class Reviver:
     """Replaces codes that no vector chose for a while by vectors of the current batch (Dhariwal et al. 2020)."""
 
     def __init__(self, codec: NeuralCodec, every: int = 25) -> None:
-        self.layers = list(codec.quantizer.layers)
+        self.layers: list[Any] = list(codec.quantizer.layers)  # encodec's VectorQuantization, which has no types
         self.every = every
         self.used = torch.zeros(codec.codebooks, codec.codebook_size)
 

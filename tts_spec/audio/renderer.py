@@ -6,6 +6,7 @@ Knows codes and samples; only whole committed frames ever reach it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ FADE_S = 0.010  # at both sides of an inserted silence
 class Renderer:
     """Audio of one stream."""
 
-    def __init__(self, codec: Codec, device: torch.device) -> None:
+    def __init__(self, codec: Codec[Any], device: torch.device) -> None:
         self._codec = codec
         self._device = device
         self._state = codec.initial_state(1)

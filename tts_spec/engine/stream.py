@@ -181,13 +181,18 @@ class SpeechStream:
             return np.zeros(0, np.float32)
         parts: list[Pcm] = []
         while self._undecoded:
-            if isinstance(self._undecoded[0], float):
-                parts.append(self._renderer.silence(self._undecoded.popleft()))
-                continue
             frames: list[Frame] = []
-            while self._undecoded and not isinstance(self._undecoded[0], float):
-                frames.append(self._undecoded.popleft())
-            parts.append(self._renderer.frames(frames, before_silence=bool(self._undecoded)))
+            silence: Silence | None = None
+            while self._undecoded and silence is None:
+                item = self._undecoded.popleft()
+                if isinstance(item, float):
+                    silence = item
+                else:
+                    frames.append(item)
+            if frames:
+                parts.append(self._renderer.frames(frames, before_silence=silence is not None))
+            if silence is not None:
+                parts.append(self._renderer.silence(silence))
         return np.concatenate(parts)
 
     def _chunk(self, pcm: Pcm, flushed: int, last: bool) -> Chunk:
