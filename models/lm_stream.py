@@ -79,7 +79,7 @@ class LmStream:
 
     def _pass(self, inputs: Sequence[StreamInput], logits: Logits) -> None:
         lm = self.lm
-        hidden = lm.transformer.step(self._vectors(inputs)[None], self.cache)[0]  # [R, width]
+        hidden = lm.transformer.step(self._vectors(inputs), self.cache, [len(inputs)])  # [R, width]
         due = np.array([item.due for item in inputs])
         for book in set(due):
             rows = np.flatnonzero(due == book)

@@ -6,6 +6,7 @@ One class serves the target and the drafter. Training runs whole rows; decoding 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -68,24 +69,28 @@ class Attention(nn.Module):
         return merged
 
     def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
-        """New positions only: ``x`` [B R, width]; writes their keys and values into ``cache`` and reads all visible ones."""
+        """New positions only: ``x`` [N, width]; writes their keys and values into ``cache`` and reads all visible ones."""
         config = self.config
-        batch, rows = layout.slots.shape
         kv_heads, head_width = config.kv_heads, config.head_width
-        joined = self.qkv.step(x).view(batch, rows, config.heads + 2 * kv_heads, head_width)
-        turning = joined.narrow(2, 0, config.heads + kv_heads)
+        joined = self.qkv.step(x).view(-1, config.heads + 2 * kv_heads, head_width)
+        turning = joined.narrow(1, 0, config.heads + kv_heads)
         torch.addcmul(turning * layout.cos, turning.roll(head_width // 2, -1), layout.sin, out=turning)
-        kv = joined.narrow(2, config.heads, 2 * kv_heads).view(batch, rows, 2, kv_heads, head_width)
-        keys, values = cache.write(layer, kv.permute(2, 0, 3, 1, 4), layout)  # [B, kv_heads, capacity, hw] each
+        kv = joined.narrow(1, config.heads, 2 * kv_heads).view(-1, 2, kv_heads, head_width)
+        keys, values = cache.write(layer, kv, layout)  # [B, kv_heads, capacity, hw] each
+        q = joined.narrow(1, 0, config.heads)
+        if layout.spread is not None:
+            q = q.index_select(0, layout.spread)
         # Queries of one kv head side by side: position by position, its group of heads inside.
-        q = joined.narrow(2, 0, config.heads).view(batch, rows, kv_heads, -1, head_width).transpose(1, 2)
-        q = q.reshape(batch, kv_heads, -1, head_width)
+        batch, rows = keys.shape[0], layout.rows
+        q = q.reshape(batch, rows, kv_heads, -1, head_width).transpose(1, 2).reshape(batch, kv_heads, -1, head_width)
         count, padding = q.shape[2], layout.mask.shape[2] - q.shape[2]
         if padding:
             q = F.pad(q, (0, 0, 0, padding))
         y = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.mask).narrow(2, 0, count)
-        y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2)
-        return self.out.step(y.reshape(batch * rows, config.width))
+        y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2).reshape(batch * rows, config.width)
+        if layout.gather is not None:
+            y = y.index_select(0, layout.gather)
+        return self.out.step(y)
 
 
 class Block(nn.Module):
@@ -105,7 +110,7 @@ class Block(nn.Module):
         return y
 
     def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
-        """New positions only: ``x`` [B R, width] -> the same."""
+        """New positions only: ``x`` [N, width] -> the same."""
         x = x + self.attention.step(self.attention_norm.step(x), layer, cache, layout)
         gate, up = self.gate_up.step(self.mlp_norm.step(x)).chunk(2, dim=-1)
         return x + self.down.step(F.silu(gate) * up)
@@ -137,15 +142,18 @@ class Transformer(nn.Module):
         return normed
 
     @torch.inference_mode()
-    def step(self, x: Tensor, cache: KvCache) -> Tensor:
-        """New positions ``x`` [B, R, width] after the cache's lengths; the cache's lengths move on by R (``rewind`` rolls back).
+    def step(self, x: Tensor, cache: KvCache, counts: Sequence[int]) -> Tensor:
+        """New positions after the cache's lengths -> hidden states [N, width].
 
-        Every layer must have been packed since its weight last changed; ``x`` and the cache are of ``step_dtype``.
+        Args:
+            x: [N, width], ``counts[s]`` positions of each slot s one after another; N is their sum.
+            cache: its lengths move on by ``counts`` (``rewind`` rolls back); like ``x`` of ``step_dtype``.
+            counts: see ``KvCache.layout``.
+
+        Every layer must have been packed since its weight last changed.
         """
-        batch, rows, width = x.shape
-        layout = cache.layout(rows)
-        x = x.reshape(batch * rows, width)
+        layout = cache.layout(counts)
         for index, block in enumerate(cast(list[Block], self.blocks)):
             x = block.step(x, index, cache, layout)
-        cache.advance(rows)
-        return self.norm.step(x).view(batch, rows, width)
+        cache.advance(counts)
+        return self.norm.step(x)

@@ -39,9 +39,15 @@ def pack(made: Transformer) -> None:
             module.pack()
 
 
+def step(made: Transformer, x: Tensor, cache: KvCache) -> Tensor:
+    """The same number of new positions ``x`` [B, R, width] in every slot."""
+    batch, rows, width = x.shape
+    return made.step(x.reshape(-1, width), cache, [rows] * batch).view(x.shape)
+
+
 def row_by_row(made: Transformer, x: Tensor) -> Tensor:
     cache = KvCache(made.config, 1, torch.float32)
-    return torch.cat([made.step(x[:, i : i + 1], cache) for i in range(x.shape[1])], dim=1)
+    return torch.cat([step(made, x[:, i : i + 1], cache) for i in range(x.shape[1])], dim=1)
 
 
 def in_passes(made: Transformer, x: Tensor, rows: int | random.Random) -> Tensor:
@@ -50,7 +56,7 @@ def in_passes(made: Transformer, x: Tensor, rows: int | random.Random) -> Tensor
     while cache.lengths[0] < x.shape[1]:
         count = rows if isinstance(rows, int) else rows.randint(1, MAX_ROWS)
         at = cache.lengths[0]
-        parts.append(made.step(x[:, at : at + count], cache))
+        parts.append(step(made, x[:, at : at + count], cache))
     return torch.cat(parts, dim=1)
 
 
@@ -108,10 +114,10 @@ def test_rolled_back_rows_leave_no_trace(start: int) -> None:
         if at >= start:  # a pass partly of rejected rows, rolled back to where they begin
             kept = rng.randint(0, good - 1)
             mixed = torch.cat([x[:, at : at + kept], rejected[:, : MAX_ROWS - kept]], dim=1)
-            made.step(mixed, cache)
+            step(made, mixed, cache)
             cache.rewind(0, at + kept)
             at, good = at + kept, good - kept
-        got = made.step(x[:, at : at + good], cache)
+        got = step(made, x[:, at : at + good], cache)
         torch.testing.assert_close(got, expected[:, at : at + good], atol=1e-5, rtol=0)
 
 
@@ -125,7 +131,7 @@ def test_rows_of_a_batch_have_their_own_lengths() -> None:
     while min(cache.lengths) < LENGTH - MAX_ROWS:
         rows = rng.randint(1, MAX_ROWS)
         starts = list(cache.lengths)
-        got = made.step(torch.stack([x[row, at : at + rows] for row, at in enumerate(starts)]), cache)
+        got = step(made, torch.stack([x[row, at : at + rows] for row, at in enumerate(starts)]), cache)
         for row, at in enumerate(starts):
             torch.testing.assert_close(got[row], alone[row][0, at : at + rows], atol=1e-5, rtol=0)
             keep = rng.randint(0, rows)  # each row rolls back by another amount
@@ -135,12 +141,37 @@ def test_rows_of_a_batch_have_their_own_lengths() -> None:
     assert steps > 20
 
 
+def test_slots_of_one_pass_have_any_number_of_new_positions() -> None:
+    made = make()
+    slots, rng = 5, random.Random(9)
+    x = inputs(made, batch=slots)
+    alone = [row_by_row(made, x[slot : slot + 1])[0] for slot in range(slots)]
+    cache = KvCache(made.config, slots, torch.float32)
+    wrapped = 0
+    for _ in range(120):
+        counts = [min(rng.choice([0, 0, 1, 3, 5, MAX_ROWS]), LENGTH - at) for at in cache.lengths]
+        if not any(counts):
+            continue
+        starts = list(cache.lengths)
+        parts = [x[slot, at : at + count] for slot, (at, count) in enumerate(zip(starts, counts, strict=True))]
+        got = made.step(torch.cat(parts), cache, counts).split(counts)
+        for slot, (at, count) in enumerate(zip(starts, counts, strict=True)):
+            assert torch.equal(got[slot], alone[slot][at : at + count])  # bit by bit
+            wrapped += at > cache.capacity
+            keep = rng.randint(0, count)
+            cache.rewind(slot, at + keep)
+        full = [slot for slot, length in enumerate(cache.lengths) if length == LENGTH]
+        for slot in full:
+            cache.rewind(slot, 0)
+    assert wrapped > 20
+
+
 def test_rewinding_too_far_is_refused() -> None:
     made = make()
     x = inputs(made)
     cache = KvCache(made.config, 1, torch.float32)
     for at in range(0, 4 * WINDOW, MAX_ROWS):
-        made.step(x[:, at : at + MAX_ROWS], cache)
+        step(made, x[:, at : at + MAX_ROWS], cache)
     with pytest.raises(ValueError, match="length is 129; only 128"):
         cache.rewind(0, 129)
     with pytest.raises(ValueError, match="length is -1"):
@@ -151,13 +182,13 @@ def test_rewinding_too_far_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 16 can be undone"):
         cache.rewind(0, 128 - MAX_ROWS - 1)  # undone rows still lie in the ring
     cache.rewind(0, 0)  # a fresh start is always possible
-    torch.testing.assert_close(made.step(x[:, :9], cache), row_by_row(made, x[:, :9]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(step(made, x[:, :9], cache), row_by_row(made, x[:, :9]), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("rows", [0, MAX_ROWS + 1])
-def test_rows_of_a_pass_are_bounded(rows: int) -> None:
-    with pytest.raises(ValueError, match=f"rows is {rows}"):
-        KvCache(TransformerConfig(), 1, torch.float32).layout(rows)
+@pytest.mark.parametrize("counts", [[], [0], [0, 0], [MAX_ROWS + 1], [1, -1]])
+def test_rows_of_a_pass_are_bounded(counts: list[int]) -> None:
+    with pytest.raises(ValueError, match="allowed: 0 to 16 for each slot"):
+        KvCache(TransformerConfig(), 2, torch.float32).layout(counts)
 
 
 def test_angles_of_decoding_are_those_of_training() -> None:
