@@ -1,4 +1,4 @@
-"""The HTTP and WebSocket routes: demo page, health, voices, the stream. Starts no server and no engine."""
+"""The HTTP and WebSocket routes: demo page, health, metrics, voices, the stream. Starts no server and no engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from service.messages import ErrorCode
+from service.metrics import Metrics, StreamMeter
 from service.options import ServerOptions
 from service.session import SocketSession
 from tts_spec.engine.port import Engine
@@ -55,6 +57,7 @@ class Streams:
     def __init__(self, engine: Engine, options: ServerOptions) -> None:
         self.engine = engine
         self.options = options
+        self.metrics = Metrics(engine, self.__len__)
         self._live: set[SocketSession] = set()
         self._draining = False
         self._empty = asyncio.Event()
@@ -63,13 +66,18 @@ class Streams:
     def __len__(self) -> int:
         return len(self._live)
 
+    @property
+    def ready(self) -> bool:
+        """New streams are welcome: the engine is warm and the server is not shutting down."""
+        return self.engine.ready and not self._draining
+
     async def serve(self, socket: WebSocket) -> None:
         """Accept one socket and stay with it until it is over."""
         if not self._is_welcome(socket):
             await socket.close()  # before the handshake, so as HTTP 403: a page of another site learns nothing
             return
         await socket.accept()
-        session = SocketSession(socket, self.engine, self.options)
+        session = SocketSession(socket, self.engine, self.options, StreamMeter(self.metrics))
         if refusal := self._refusal():
             session.fail(*refusal)
             await session.run()
@@ -149,6 +157,12 @@ def create_app(streams: Streams) -> Starlette:
             }
         )
 
+    async def ready(_: Request) -> Response:
+        return JSONResponse({"ready": streams.ready}, 200 if streams.ready else 503)
+
+    async def metrics(_: Request) -> Response:
+        return Response(streams.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
     async def voices(_: Request) -> Response:
         known = engine.info.voices
         return JSONResponse({"voices": [asdict(voice) for voice in known], "default": known[0].name})
@@ -161,6 +175,8 @@ def create_app(streams: Streams) -> Starlette:
         routes=[
             *(_demo_route(path, DEMO / name, kind) for path, (name, kind) in DEMO_FILES.items()),
             Route("/health", health),
+            Route("/ready", ready),
+            Route("/metrics", metrics),
             Route("/v1/voices", voices),
             WebSocketRoute("/v1/stream", streams.serve),
         ],

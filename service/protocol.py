@@ -136,6 +136,11 @@ class StreamProtocol:
         """The client owes the next step; otherwise the engine does, or the stream is over."""
         return self.state is State.NEW or (self.state is State.OPEN and not self._flushes)
 
+    @property
+    def bytes_per_s(self) -> int:
+        """Of the audio that is sent."""
+        return self._info.sample_rate * (4 if self._start.format == "pcm_f32le" else 2)
+
     # What the client does
 
     def feed(self, data: str | bytes) -> Sequence[Action]:

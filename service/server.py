@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import uvicorn
 
 from service.app import Streams, create_app
+from service.loop_lag import watch_lag
 from service.options import ServerOptions
 from tts_spec.engine.port import Engine
 
@@ -73,6 +74,7 @@ async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[str]:
     with _listen(options) as listener:
         host, port = listener.getsockname()[:2]
         task = asyncio.create_task(server.serve([listener]), name="server")
+        lag = asyncio.create_task(watch_lag(streams.metrics.loop_lag_s.observe), name="loop lag")
         ready = asyncio.create_task(server.listening.wait())
         await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
         try:
@@ -81,6 +83,7 @@ async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[str]:
             yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         finally:
             ready.cancel()
+            lag.cancel()
             server.should_exit = True
             await task
 

@@ -16,7 +16,8 @@ from typing import TypeVar
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service import protocol
-from service.messages import ErrorCode
+from service.messages import ErrorCode, ErrorMessage, FinishedMessage
+from service.metrics import StreamMeter
 from service.options import ServerOptions
 from service.protocol import Action, SocketAction, StreamProtocol
 from tts_spec.engine.port import Engine, Event, Session
@@ -33,8 +34,9 @@ MAX_WAITING_CHUNKS = 256
 class SocketSession:
     """Runs one stream over an accepted socket: a reader and a single writer, both gone when ``run`` returns."""
 
-    def __init__(self, socket: WebSocket, engine: Engine, options: ServerOptions) -> None:
+    def __init__(self, socket: WebSocket, engine: Engine, options: ServerOptions, meter: StreamMeter) -> None:
         self._socket = socket
+        self._meter = meter
         self._engine = engine
         self._options = options
         self._protocol = StreamProtocol(engine.info, options)
@@ -72,6 +74,7 @@ class SocketSession:
             for error in results:
                 if isinstance(error, Exception):
                     logger.error("stream %s broke", self.id, exc_info=error)
+            self._meter.over()
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """End the stream from our side: error message, then close."""
@@ -118,6 +121,7 @@ class SocketSession:
                     session.cancel()
             case protocol.Feed(text):
                 assert session is not None
+                self._meter.text(len(text))
                 session.text(text)
             case protocol.Flush():
                 assert session is not None
@@ -129,6 +133,8 @@ class SocketSession:
                 self._outgoing.clear()
                 self._waiting_chunks = 0
             case _:
+                if isinstance(action, protocol.Send) and isinstance(action.message, ErrorMessage):
+                    self._meter.outcome(action.message.code)  # so it ends even if this can no longer be written
                 self._waiting_chunks += isinstance(action, protocol.Consumed)
                 self._outgoing.append(action)
                 self._wake.set()
@@ -159,8 +165,11 @@ class SocketSession:
         match action:
             case protocol.Send(message):
                 await self._socket.send_text(message.model_dump_json())
+                if isinstance(message, FinishedMessage):
+                    self._meter.outcome(message.reason)
             case protocol.SendAudio(data):
                 await self._socket.send_bytes(data)
+                self._meter.audio(len(data) / self._protocol.bytes_per_s)
             case protocol.Consumed():
                 self._waiting_chunks -= 1
                 if self._session is not None:

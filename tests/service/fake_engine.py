@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,6 +180,7 @@ class FakeEngine:
         self.changed = threading.Condition()
         self.sessions: list[FakeSession] = []
         self.refusal: SpeechError | None = None
+        self.ready = True
         self._frame_s = frame_s
         self._fail_after = fail_after
         self._ignore_outstanding = ignore_outstanding
@@ -197,6 +198,11 @@ class FakeEngine:
     def active(self) -> int:
         with self.changed:
             return sum(not session.over for session in self.sessions)
+
+    def metrics(self) -> Mapping[str, float]:
+        with self.changed:
+            frames = sum(session.frames for session in self.sessions)
+        return {"sessions_active": self.active, "rounds_total": 2 * frames, "tokens_total": 4 * frames, "tau": 2.0}
 
     def open(self, options: SpeakOptions, listener: Listener) -> FakeSession:
         names = [voice.name for voice in INFO.voices]

@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -105,6 +105,7 @@ class LocalEngine:
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(self.options.max_sessions)
         self._sessions: deque[LocalSession] = deque()
+        self._totals = dict.fromkeys(("rounds_total", "tokens_total", "drafted_total", "accepted_total"), 0.0)
         self._closing = False
         manifest = bundle.manifest
         voices = tuple(VoiceInfo(v.name, v.language, v.gender, v.description) for v in manifest.voices)
@@ -123,6 +124,15 @@ class LocalEngine:
     def active(self) -> int:
         """See ``Engine.active``."""
         return len(self._sessions)
+
+    @property
+    def ready(self) -> bool:
+        """See ``Engine.ready``."""
+        return self._thread.is_alive() and not self._closing
+
+    def metrics(self) -> Mapping[str, float]:
+        """See ``Engine.metrics``. The totals are those of the sessions that are over."""
+        return {"sessions_active": self.active, **self._totals}
 
     def open(self, options: SpeakOptions, listener: Listener) -> LocalSession:
         """See ``Engine.open``."""
@@ -159,10 +169,18 @@ class LocalEngine:
                     if self._turn(session):
                         self._sessions.append(session)
                     else:
+                        self._count(session)
                         self._slots.release()
                     self._drain(wait=False)
         finally:
             self._sessions.clear()
+
+    def _count(self, session: LocalSession) -> None:
+        stats = session.stream.stats()
+        self._totals["rounds_total"] += stats.target_passes
+        self._totals["tokens_total"] += stats.tokens
+        self._totals["drafted_total"] += stats.drafted
+        self._totals["accepted_total"] += stats.accepted
 
     def _drain(self, *, wait: bool) -> None:
         try:

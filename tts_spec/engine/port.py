@@ -6,7 +6,7 @@ the implementation runs its torch work on a thread of its own and never blocks a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,18 @@ class Engine(Protocol):
     @property
     def active(self) -> int:
         """Sessions that hold resources now."""
+
+    @property
+    def ready(self) -> bool:
+        """Warm and running: a session opened now waits for no loading, compiling or restart."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Numbers for whoever watches, from any thread and at once.
+
+        Names are snake case with their unit; those that only grow end in ``_total``. Expected of any engine: ``sessions_active``,
+        ``rounds_total``, ``tokens_total``, ``drafted_total`` and ``accepted_total``. An engine that has them also gives
+        ``sessions_queued``, ``batch_size``, ``tau``, ``acceptance``, ``gamma``, ``slack_min_seconds``, ``tokens_per_second``.
+        """
 
     def close(self) -> None:
         """Cancel all sessions and stop the thread."""
