@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -135,6 +135,28 @@ def speculation(
     from tts_spec.synthesizer import Synthesizer
 
     _report(run(Synthesizer.load(bundle, device, dtype), sentences, repeats, console), as_json)
+
+
+@bench.command()
+def exactness(
+    n: Annotated[int, typer.Option(help="Utterances: held-out sentences, the voices in turn.")] = 20,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this long; default: no limit.")] = None,
+    bundle: Bundle = None,
+    device: Device = "auto",
+    dtype: Annotated[
+        Literal["both", "float32", "bfloat16"], typer.Option(help="Weights of target and drafters.")
+    ] = "both",
+    as_json: AsJson = False,
+) -> None:
+    """Every drafter, gamma and temperature against plain decoding, token for token; exit code 1 where the contract is broken."""
+    from tts_spec.bench.exactness import run
+    from tts_spec.synthesizer import Synthesizer
+
+    dtypes = ("float32", "bfloat16") if dtype == "both" else (dtype,)
+    report = run({name: Synthesizer.load(bundle, device, name) for name in dtypes}, n, seconds, console)
+    _report(report, as_json)
+    if not report["ok"]:
+        raise typer.Exit(1)
 
 
 @bench.command()

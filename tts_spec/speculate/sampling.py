@@ -86,6 +86,15 @@ class Sampler:
             scores[scores < falling[last]] = -np.inf
         return scores
 
+    def noisy(
+        self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
+    ) -> npt.NDArray[np.float32]:
+        """What ``choose`` takes the argmax of; the same arguments."""
+        scores = self.scores(logits, allowed, history)
+        if self.options.temperature >= GREEDY_BELOW:
+            scores += self._noise.at(position)
+        return scores
+
     def choose(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
     ) -> int:
@@ -98,9 +107,6 @@ class Sampler:
                 The penalty counts the codec tokens among the last ``HISTORY``.
             position: index of the decision in the stream; keys the noise.
         """
-        scores = self.scores(logits, allowed, history)
-        if self.options.temperature >= GREEDY_BELOW:
-            scores += self._noise.at(position)
-        best = int(scores.argmax())
+        best = int(self.noisy(logits, allowed, history, position).argmax())
         size = self.vocabulary.codebook_size
         return history[-1].due * size + best if best < size else self.vocabulary.advance + best - size
