@@ -1,6 +1,7 @@
-"""One language model's side of one stream: its KV cache and the vectors of the stream's phonemes.
+"""One language model's side of live streams: slots of its KV cache and the vectors of each stream's phonemes.
 
-Turns inputs (token, phoneme, count) into logits; rollback is the ``start`` of the next pass. Knows no sampling and no script.
+Turns inputs (token, phoneme, frames) into logits, one pass for all streams that take part; rollback is the ``start`` of the next pass.
+What a stream gets does not depend on who else is in the pass. Knows no sampling and no script.
 """
 
 from __future__ import annotations
@@ -29,73 +30,136 @@ class StreamInput(NamedTuple):
 
 
 class LmStream:
-    """State of ``lm`` for one stream. Not thread-safe: one owner."""
+    """One stream of an ``LmBatch``: a slot and the phonemes' vectors. Made by ``LmBatch.open``."""
 
-    def __init__(self, lm: SpeechLm, voice_weights: Sequence[float], speed: float) -> None:
-        self.lm = lm
-        lm.pack()
-        self._device, self._dtype = lm.tokens.weight.device, lm.step_dtype
-        self.cache = KvCache(lm.config.transformer, 1, self._dtype, self._device)
-        with torch.inference_mode():
-            weights = torch.tensor([list(voice_weights)], device=self._device)
-            self._speaker = lm.speaker(weights, torch.tensor([speed], device=self._device))[0].to(
-                self._dtype
-            )  # [width]
-            self._entry = self._speaker.new_zeros(0, lm.config.transformer.width)
-            self._inside = self._entry
+    def __init__(self, batch: LmBatch, slot: int, voice_weights: Sequence[float], speed: float) -> None:
+        self.batch = batch
+        self.slot = slot
         self.dropped = 0  # phonemes whose vectors are freed
+        lm = batch.lm
+        with torch.inference_mode():
+            weights = torch.tensor([list(voice_weights)], device=batch.device)
+            speaker = lm.speaker(weights, torch.tensor([speed], device=batch.device))[0]
+            self._speaker = speaker.to(batch.dtype)  # [width]
+            self.entry = self._speaker.new_zeros(0, lm.config.transformer.width)  # [phonemes kept, width]
+            self.inside = self.entry
 
     def extend(self, windows: Sequence[Sequence[int]]) -> None:
         """Append phonemes, each as the symbol ids at OFFSETS around it."""
         if not windows:
             return
         with torch.inference_mode():
-            table = torch.tensor(windows, device=self._device)
+            table = torch.tensor(windows, device=self.batch.device)
             if table.shape[1] != len(OFFSETS):
                 raise ValueError(f"a window has {table.shape[1]} symbols; it must have {len(OFFSETS)}")
-            entry, inside = self.lm.phoneme_vectors(table)
-            self._entry = torch.cat([self._entry, entry + self._speaker])
-            self._inside = torch.cat([self._inside, inside + self._speaker])
+            entry, inside = self.batch.lm.phoneme_vectors(table)
+            self.entry = torch.cat([self.entry, entry + self._speaker])
+            self.inside = torch.cat([self.inside, inside + self._speaker])
 
     def forget(self, before: int) -> None:
         """Free the vectors of phonemes with an index below ``before``."""
         if before > self.dropped:
-            self._entry = self._entry[before - self.dropped :].clone()
-            self._inside = self._inside[before - self.dropped :].clone()
+            self.entry = self.entry[before - self.dropped :].clone()
+            self.inside = self.inside[before - self.dropped :].clone()
             self.dropped = before
 
-    @torch.inference_mode()
     def forward(self, inputs: Sequence[StreamInput], start: int) -> Logits:
-        """Feed ``inputs`` at positions ``start`` and after; everything the cache held from ``start`` on is forgotten.
+        """``LmBatch.forward`` for this stream alone."""
+        return self.batch.forward([(self, inputs, start)])[0]
 
-        Returns float32 logits [R, codebook_size + 2]. Raises ValueError when ``start`` is no length
-        the cache can be rewound to.
+    def close(self) -> None:
+        """Give the slot back. Idempotent."""
+        self.batch.free(self)
+
+
+Request = tuple[LmStream, Sequence[StreamInput], int]  # a stream, its inputs, the position of the first
+
+
+class LmBatch:
+    """``lm`` with ``slots`` preallocated. Not thread-safe: one owner."""
+
+    def __init__(self, lm: SpeechLm, slots: int) -> None:
+        lm.pack()
+        self.lm = lm
+        self.device, self.dtype = lm.tokens.weight.device, lm.step_dtype
+        self.cache = KvCache(lm.config.transformer, slots, self.dtype, self.device)
+        self._free = list(range(slots))
+        self._taken: dict[int, LmStream] = {}
+
+    def open(self, voice_weights: Sequence[float], speed: float) -> LmStream:
+        """A new stream in the lowest free slot.
+
+        Args:
+            voice_weights: one per voice of the model: one-hot, or a mix.
+            speed: 1 = the teacher's pace.
+
+        Raises ValueError when every slot is taken.
         """
-        self.cache.rewind(0, start)
-        logits = np.full((len(inputs), self.lm.config.codebook_size + 2), -np.inf, np.float32)
-        for at in range(0, len(inputs), MAX_ROWS):
-            self._pass(inputs[at : at + MAX_ROWS], logits[at : at + MAX_ROWS])
-        return logits
+        if not self._free:
+            raise ValueError(f"all {len(self._taken)} slots are taken")
+        slot = min(self._free)
+        stream = LmStream(self, slot, voice_weights, speed)
+        self._free.remove(slot)
+        self._taken[slot] = stream
+        self.cache.rewind(slot, 0)
+        return stream
 
-    def _pass(self, inputs: Sequence[StreamInput], logits: Logits) -> None:
+    def free(self, stream: LmStream) -> None:
+        """See ``LmStream.close``."""
+        if self._taken.get(stream.slot) is stream:
+            del self._taken[stream.slot]
+            self._free.append(stream.slot)
+
+    @torch.inference_mode()
+    def forward(self, requests: Sequence[Request]) -> list[Logits]:
+        """Feed every request's inputs at positions ``start`` and after; everything its slot held from ``start`` on is forgotten.
+
+        At most one request a stream, each with at least one input. Returns float32 logits [R, codebook_size + 2] of each. Raises
+        ValueError when a ``start`` is no length the cache can be rewound to.
+        """
+        for stream, _, start in requests:
+            self.cache.rewind(stream.slot, start)
+        in_order = sorted(requests, key=lambda request: request[0].slot)
+        parts: dict[int, list[Logits]] = {stream.slot: [] for stream, _, _ in requests}
+        for at in range(0, max(len(inputs) for _, inputs, _ in in_order), MAX_ROWS):
+            now = [(stream, inputs[at : at + MAX_ROWS]) for stream, inputs, _ in in_order if len(inputs) > at]
+            for (stream, _), logits in zip(now, self._pass(now), strict=True):
+                parts[stream.slot].append(logits)
+        return [np.concatenate(parts[stream.slot]) for stream, _, _ in requests]
+
+    def _pass(self, requests: Sequence[tuple[LmStream, Sequence[StreamInput]]]) -> list[Logits]:
         lm = self.lm
-        hidden = lm.transformer.step(self._vectors(inputs), self.cache, [len(inputs)])  # [R, width]
-        due = np.array([item.due for item in inputs])
+        counts = [0] * (requests[-1][0].slot + 1)
+        for stream, inputs in requests:
+            counts[stream.slot] = len(inputs)
+        hidden = lm.transformer.step(self._vectors(requests), self.cache, counts)  # [N, width]
+        due = np.array([item.due for _, inputs in requests for item in inputs])
+        logits = np.full((len(due), lm.config.codebook_size + 2), -np.inf, np.float32)
         for book in set(due):
             rows = np.flatnonzero(due == book)
-            chosen = hidden if len(rows) == len(due) else hidden[torch.from_numpy(rows).to(self._device)]
+            chosen = hidden if len(rows) == len(due) else hidden[torch.from_numpy(rows).to(self.device)]
             head = cast(Linear, lm.heads[book])
             logits[rows, : head.out_features] = head.step(chosen).float().cpu().numpy()
+        return np.split(logits, np.cumsum([len(inputs) for _, inputs in requests])[:-1])
 
-    def _vectors(self, inputs: Sequence[StreamInput]) -> torch.Tensor:
-        """[R, width]."""
+    def _vectors(self, requests: Sequence[tuple[LmStream, Sequence[StreamInput]]]) -> torch.Tensor:
+        """[N, width]."""
         lm = self.lm
         last = lm.counts.num_embeddings - 1
-        columns = [(max(item.token, 0), min(item.frames, last), item.phoneme - self.dropped) for item in inputs]
-        tokens, counts, phonemes = torch.from_numpy(np.array(columns).T).to(self._device)
-        # Plain indexing, three times; an input that is a phoneme is put in its place afterwards.
-        x = lm.tokens.weight[tokens].to(self._dtype) + lm.counts.weight[counts] + self._inside[phonemes]
-        for row, item in enumerate(inputs):
-            if item.token == NO_TOKEN:
-                x[row] = self._entry[item.phoneme - self.dropped]
+        items = [item for _, inputs in requests for item in inputs]
+        columns = [(max(item.token, 0), min(item.frames, last)) for item in items]
+        tokens, counts = torch.from_numpy(np.array(columns).T).to(self.device)
+        inside = []
+        for stream, inputs in requests:
+            index = torch.from_numpy(np.array([item.phoneme for item in inputs]) - stream.dropped)
+            inside.append(stream.inside[index.to(self.device)])
+        # Plain indexing; an input that is a phoneme is put in its place afterwards.
+        x = lm.tokens.weight[tokens].to(self.dtype) + lm.counts.weight[counts]
+        x += torch.cat(inside) if len(inside) > 1 else inside[0]
+        row = 0
+        for stream, inputs in requests:
+            for item in inputs:
+                if item.token == NO_TOKEN:
+                    x[row] = stream.entry[item.phoneme - stream.dropped]
+                row += 1
         return x

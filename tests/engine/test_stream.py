@@ -165,5 +165,5 @@ def test_a_long_stream_keeps_no_more_than_it_needs(tiny: Synthesizer) -> None:
     stream.end()
     chunks = run(stream)
     assert sum(len(chunk.words) for chunk in chunks) == 9 * 40
-    kept = stream._target._entry.shape[0]
+    kept = stream._target.entry.shape[0]
     assert kept < 800

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.kv_cache import MAX_ROWS
-from models.lm_stream import LmStream, Logits, StreamInput
+from models.lm_stream import LmBatch, LmStream, Logits, StreamInput
 from models.speech_lm import MAX_COUNT, NO_TOKEN, OFFSETS, SpeechLm, SpeechLmConfig
 from models.training.lm_loss import hidden_states
 from models.training.woven import Rows
@@ -62,7 +62,7 @@ def test_logits_are_those_of_training(voice: int, speed: float) -> None:
     text = random_text(rng, 8)
     inputs = woven(rng, len(text.windows))
     assert len(inputs) > 5 * WINDOW
-    stream = LmStream(lm, [float(i == voice) for i in range(2)], speed)
+    stream = LmBatch(lm, 1).open([float(i == voice) for i in range(2)], speed)
     stream.extend(text.windows)
     logits = stream.forward(inputs, 0)
     assert logits.dtype == np.float32
@@ -80,7 +80,7 @@ def test_a_long_phoneme_counts_no_further_than_the_table() -> None:
     inputs = woven(random.Random(2), 1, longest=1)
     windows = [[1] * len(OFFSETS)]
     longer = [item._replace(frames=item.frames + MAX_COUNT + 7) if item.frames else item for item in inputs]
-    stream = LmStream(lm, [1.0, 0.0], 1.0)
+    stream = LmBatch(lm, 1).open([1.0, 0.0], 1.0)
     stream.extend(windows)
     for got, expected in zip(stream.forward(longer, 0), training_logits(lm, longer, windows, 0, 1.0), strict=True):
         np.testing.assert_allclose(got[: len(expected)], expected, atol=1e-5, rtol=0)
@@ -90,7 +90,7 @@ def test_a_mix_of_voices_lies_between_them() -> None:
     inputs = woven(random.Random(2), 1)
 
     def first(weights: list[float]) -> Logits:
-        stream = LmStream(small_lm(), weights, 1.0)
+        stream = LmBatch(small_lm(), 1).open(weights, 1.0)
         stream.extend([[1] * len(OFFSETS)])
         return stream.forward(inputs, 0)
 
@@ -105,7 +105,7 @@ def test_cutting_the_inputs_changes_nothing() -> None:
     rng = random.Random(3)
     text = random_text(rng, 5)
     inputs = woven(rng, len(text.windows))
-    stream = LmStream(small_lm(), [1.0, 0.0], 1.0)
+    stream = LmBatch(small_lm(), 1).open([1.0, 0.0], 1.0)
     stream.extend(text.windows)
     whole = stream.forward(inputs, 0)
     at = 0
@@ -122,10 +122,10 @@ def test_phonemes_come_and_go() -> None:
     rng = random.Random(4)
     text = random_text(rng, 8)
     inputs = woven(rng, len(text.windows))
-    whole = LmStream(small_lm(), [1.0, 0.0], 1.0)
+    whole = LmBatch(small_lm(), 1).open([1.0, 0.0], 1.0)
     whole.extend(text.windows)
     expected = whole.forward(inputs, 0)
-    stream = LmStream(small_lm(), [1.0, 0.0], 1.0)
+    stream = LmBatch(small_lm(), 1).open([1.0, 0.0], 1.0)
     known = 0
     for at, item in enumerate(inputs):
         while known <= item.phoneme:
@@ -140,7 +140,7 @@ def test_phonemes_come_and_go() -> None:
 
 
 def test_bad_calls_are_refused() -> None:
-    stream = LmStream(small_lm(), [1.0, 0.0], 1.0)
+    stream = LmBatch(small_lm(), 1).open([1.0, 0.0], 1.0)
     with pytest.raises(ValueError, match="a window has 3 symbols"):
         stream.extend([[1, 2, 3]])
     stream.extend([[1] * len(OFFSETS)])
@@ -159,7 +159,7 @@ def test_a_changed_model_gives_new_streams_the_new_weights() -> None:
     phoneme = StreamInput(NO_TOKEN, 0, 0, 0)
 
     def logits() -> Logits:
-        stream = LmStream(lm, [1.0], 1.0)
+        stream = LmBatch(lm, 1).open([1.0], 1.0)
         stream.extend([[1] * len(OFFSETS)])
         return stream.forward([phoneme], 0)
 

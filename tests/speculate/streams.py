@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from models.lm_stream import LmStream, StreamInput
+from models.lm_stream import LmBatch, LmStream, StreamInput
 from models.speech_lm import OFFSETS, SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
@@ -84,7 +84,7 @@ def random_options(rng: random.Random, temperature: float) -> SamplingOptions:
 
 
 def lm_stream(lm: SpeechLm) -> LmStream:
-    return LmStream(lm, [0.25, 0.75], speed=1.25)
+    return LmBatch(lm, 1).open([0.25, 0.75], speed=1.25)
 
 
 @dataclass

@@ -43,7 +43,7 @@ MUTANTS = {
         "each.inputs, each.position)",
         "state.inputs[:-1] + each.inputs[-1:], each.position)",
     ),
-    "cache not rolled back": ("start=state.position", "start=target.cache.lengths[0]"),
+    "cache not rolled back": ("start=state.position", "start=target.batch.cache.lengths[0]"),
     "cache rolled back one too far": ("start=state.position", "start=max(0, state.position - 1)"),
     "script of the round's start": (
         "script.allowed(each.script)",

@@ -78,7 +78,7 @@ def test_a_tail_begins_at_the_next_position() -> None:
 def cached(stream: LmStream, length: int) -> torch.Tensor:
     """Keys and values of the positions the next input at ``length`` sees, in order [layers, positions, 2, kv_heads, head_width]."""
     positions = range(max(0, length - WINDOW + 1), length)
-    return stream.cache.store[:, 0, [position % stream.cache.capacity for position in positions]]
+    return stream.batch.cache.store[:, 0, [position % stream.batch.cache.capacity for position in positions]]
 
 
 def assert_equals_fresh_prefill(outcome: Outcome, text_windows: list[list[int]], length: int) -> None:
