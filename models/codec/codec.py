@@ -6,6 +6,7 @@ Knows tokens and samples; knows no text and no language model. The quantiser is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -22,6 +23,13 @@ from models.codec.linear import linear_rows
 
 class CodecState(Protocol):
     """What a codec keeps of a batch of streams between frames."""
+
+    @classmethod
+    def join(cls: type[State], states: Sequence[State]) -> State:
+        """The streams of ``states`` side by side, to be decoded together."""
+
+    def split(self: State) -> list[State]:
+        """The streams one by one; undoes ``join``."""
 
     def snapshot(self: State) -> State:
         """A copy that later decoding does not touch."""

@@ -7,6 +7,7 @@ Knows quantised vectors, not tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -39,6 +40,31 @@ class DecoderState:
     pasts: list[Tensor]  # each [B, kernel - 1, C]
     source: SourceState
     overlap: Tensor  # [B, WINDOW - HOP] samples not yet final
+
+    @classmethod
+    def join(cls, states: Sequence[DecoderState]) -> DecoderState:
+        """The streams of ``states`` side by side, to be decoded together."""
+        sources = [state.source for state in states]
+        return cls(
+            [torch.cat(pasts) for pasts in zip(*(state.pasts for state in states), strict=True)],
+            SourceState(
+                torch.cat([source.phase for source in sources]),
+                torch.cat([source.f0 for source in sources]),
+                torch.cat([source.frame for source in sources]),
+            ),
+            torch.cat([state.overlap for state in states]),
+        )
+
+    def split(self) -> list[DecoderState]:
+        """The streams one by one; undoes ``join``."""
+        source = self.source
+        parts = zip(source.phase.split(1), source.f0.split(1), source.frame.split(1), strict=True)
+        return [
+            DecoderState(list(pasts), SourceState(*part), overlap)
+            for pasts, part, overlap in zip(
+                zip(*(past.split(1) for past in self.pasts), strict=True), parts, self.overlap.split(1), strict=True
+            )
+        ]
 
     def snapshot(self) -> DecoderState:
         """A copy that later decoding does not touch."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -49,6 +50,24 @@ class EncodecState:
     ]  # last inputs of each convolution and tail of each transposed one, [B, C, T], in the decoder's order
     hidden: tuple[Tensor, Tensor]  # of the LSTM, [layers, B, C] each
     fresh: Tensor  # [B] true where nothing has been decoded yet
+
+    @classmethod
+    def join(cls, states: Sequence[EncodecState]) -> EncodecState:
+        """The streams of ``states`` side by side, to be decoded together."""
+        return cls(
+            [torch.cat(pasts) for pasts in zip(*(state.pasts for state in states), strict=True)],
+            (torch.cat([s.hidden[0] for s in states], dim=1), torch.cat([s.hidden[1] for s in states], dim=1)),
+            torch.cat([state.fresh for state in states]),
+        )
+
+    def split(self) -> list[EncodecState]:
+        """The streams one by one; undoes ``join``."""
+        hidden = zip(*(part.split(1, dim=1) for part in self.hidden), strict=True)
+        pasts = zip(*(past.split(1) for past in self.pasts), strict=True)
+        return [
+            EncodecState(list(own), (h, c), fresh)
+            for own, (h, c), fresh in zip(pasts, hidden, self.fresh.split(1), strict=True)
+        ]
 
     def snapshot(self) -> EncodecState:
         """A copy that later decoding does not touch."""

@@ -67,6 +67,19 @@ def test_any_cutting_gives_the_same_samples(codec: Encodec24, cuts: list[int], b
     assert_close(decode_cut(codec, codes, cuts), whole)
 
 
+def test_streams_joined_for_some_steps_continue_as_if_alone(codec: Encodec24) -> None:
+    codes = random_codes(9, batch=2)
+    alone = codec.decode(codes)
+    first, second = codec.initial_state(1), codec.initial_state(1)
+    head = codec.decode_step(codes[:1, :, :4], first)[0]  # the first is 4 frames ahead
+    joined = type(first).join([second, first])
+    both = codec.decode_step(torch.stack([codes[1, :, :5], codes[0, :, 4:]]), joined)
+    second, first = joined.split()
+    tail = codec.decode_step(codes[1:, :, 5:], second)[0]
+    assert_close(torch.cat([head, both[1]]), alone[0])
+    assert_close(torch.cat([both[0], tail]), alone[1])
+
+
 def test_whole_equals_the_package_but_for_the_reflected_start(codec: Encodec24, package: EncodecModel) -> None:
     codes = random_codes(60, batch=2)
     ours = codec.decode(codes)

@@ -93,6 +93,25 @@ def test_streams_of_a_batch_equal_each_alone(small: NeuralCodec, batch: int, fra
         assert_close(together[row : row + 1], small.decode(codes[row : row + 1]))
 
 
+def test_streams_joined_for_some_steps_continue_as_if_alone(small: NeuralCodec) -> None:
+    codes = random_codes(small, 12, batch=3)
+    alone = small.decode(codes)
+    states = [small.initial_state(1) for _ in range(3)]
+    parts: list[list[Tensor]] = [[], [], []]
+    # Who is decoded with whom, and how many frames.
+    for together, frames in (((0,), 2), ((0, 2), 1), ((1, 2, 0), 3), ((1, 2), 2), ((2, 1, 0), 4)):
+        starts = [sum(part.shape[-1] for part in parts[row]) // small.frame_samples for row in together]
+        joined = type(states[0]).join([states[row] for row in together])
+        now = torch.stack([codes[row, :, at : at + frames] for row, at in zip(together, starts, strict=True)])
+        pcm = small.decode_step(now, joined)
+        for row, state, piece in zip(together, joined.split(), pcm, strict=True):
+            states[row] = state
+            parts[row].append(piece)
+    for row in range(3):
+        made = torch.cat(parts[row])
+        assert_close(made, alone[row, : len(made)])
+
+
 def test_snapshot_is_untouched_and_continues_alike(small: NeuralCodec) -> None:
     codes = random_codes(small, 12, batch=2)
     state = small.initial_state(2)

@@ -1,0 +1,59 @@
+"""What the engine has learnt while running: the cost of a pass, the share of drafts accepted. Pure arithmetic; knows no clock."""
+
+from __future__ import annotations
+
+
+class LinearCost:
+    """Seconds of a pass as ``base + per_row x rows``, least squares over the passes seen, older ones forgotten bit by bit.
+
+    Starts from a prior that a few observations outweigh. Neither part is ever estimated below zero.
+    """
+
+    def __init__(self, base_s: float, per_row_s: float, memory: int = 200) -> None:
+        self._keep = 1 - 1 / memory
+        # Sums of 1, rows, rows^2, seconds, rows x seconds; the prior counts as two passes, of 1 and of 16 rows.
+        self._sums = [0.0] * 5
+        for rows in (1, 16):
+            self._add(rows, base_s + per_row_s * rows)
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """A pass of ``rows`` took ``seconds``."""
+        self._sums = [total * self._keep for total in self._sums]
+        self._add(rows, seconds)
+
+    def of(self, rows: int) -> float:
+        """Expected seconds of a pass of ``rows``."""
+        n, r, rr, s, rs = self._sums
+        spread = rr - r * r / n
+        slope = max(0.0, (rs - r * s / n) / spread) if spread > 1e-9 else 0.0
+        mean = r / n
+        if slope * mean > s / n:  # the base would be negative
+            slope = s / r
+        return s / n + slope * (rows - mean)
+
+    def _add(self, rows: int, seconds: float) -> None:
+        added = (1.0, float(rows), float(rows * rows), seconds, rows * seconds)
+        self._sums = [total + new for total, new in zip(self._sums, added, strict=True)]
+
+
+class Acceptance:
+    """Chance that a draft is accepted given that those before it were, by its place in the round, running."""
+
+    def __init__(self, prior: float = 0.5, places: int = 16, memory: int = 400) -> None:
+        self._keep = 1 - 1 / memory
+        self._tried = [4.0] * places  # the prior counts as four drafts a place
+        self._taken = [4.0 * prior] * places
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        """A round compared ``drafted`` drafts, of which the first ``accepted`` were right."""
+        for place in range(min(drafted, accepted + 1)):
+            self._tried[place] = self._tried[place] * self._keep + 1
+            self._taken[place] = self._taken[place] * self._keep + (place < accepted)
+
+    def tokens(self, gamma: int) -> float:
+        """Expected tokens of a round with ``gamma`` drafts, the free one counted (tau)."""
+        total = alive = 1.0
+        for tried, taken in zip(self._tried[:gamma], self._taken[:gamma], strict=True):
+            alive *= taken / tried
+            total += alive
+        return total

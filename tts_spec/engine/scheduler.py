@@ -1,0 +1,87 @@
+"""Who takes part in the next round, with how many drafts, and whether one more may come in. Pure: time comes in as numbers.
+
+Deadlines: a session's slack is the audio sent ahead of its playback, or before its first audio the time left of its budget. Rounds serve
+least slack first; who has not been heard yet is not made to wait for the comfortable. Knows no model, no text and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tts_spec.engine.estimates import Acceptance, LinearCost
+
+GAMMAS = (0, 1, 2, 3, 4, 5, 7, 9, 11, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    """Times in seconds."""
+
+    max_batch: int = 16  # sessions of one round
+    look_ahead_s: float = 3.0  # a live session rests when it is this far ahead of its playback
+    comfort_s: float = 0.4  # slack beyond which a session steps back while another has not been heard
+    load_limit: float = 0.85  # share of the time the engine may plan for live sessions
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_batch, int) or self.max_batch < 1:
+            raise ValueError(f"max_batch is {self.max_batch!r}; allowed: a whole number from 1")
+        for name in ("look_ahead_s", "comfort_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: seconds above 0")
+        if not 0 < self.load_limit <= 1:
+            raise ValueError(f"load_limit is {self.load_limit!r}; allowed: above 0 up to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one session stands at this moment."""
+
+    key: int
+    heard: bool  # its first audio has left
+    slack_s: float  # audio ahead of playback; before the first audio: time left of its budget
+    live: bool = True  # somebody listens at the pace of the audio; False = a file, as fast as possible
+
+
+def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list[int]:
+    """Keys of the sessions of the next round, most urgent first; only sessions that could do a round may be given."""
+    hungry = [each for each in standings if not each.live or not each.heard or each.slack_s < options.look_ahead_s]
+    waiting = any(not each.heard and each.live for each in hungry)
+    if waiting:  # its first frame comes before the tenth second of a comfortable one, and before any file
+        hungry = [each for each in hungry if each.live and (not each.heard or each.slack_s < options.comfort_s)]
+    # Live before files; a session not heard yet before one with the same slack.
+    hungry.sort(key=lambda each: (not each.live, each.slack_s, each.heard, each.key))
+    return [each.key for each in hungry[: options.max_batch]]
+
+
+def best_gamma(sessions: int, most: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> int:
+    """Drafts a session (0 to ``most``) that give most tokens a second at this batch; the smaller of two alike.
+
+    ``draft`` is the cost of one drafter pass; gamma drafts take gamma passes.
+    """
+
+    def goodput(gamma: int) -> float:
+        return acceptance.tokens(gamma) / (target.of(sessions * (gamma + 1)) + gamma * draft.of(sessions))
+
+    return max((gamma for gamma in GAMMAS if gamma <= most), key=lambda gamma: (goodput(gamma), -gamma))
+
+
+def load(
+    sessions: int,
+    tokens_per_s: float,
+    codec_share: float,
+    gamma: int,
+    target: LinearCost,
+    draft: LinearCost,
+    acceptance: Acceptance,
+) -> float:
+    """Share of the engine's time that ``sessions`` live sessions need.
+
+    Args:
+        tokens_per_s: tokens of one second of audio.
+        codec_share: seconds of codec, text and bookkeeping a second of audio of one session.
+    """
+    if not sessions:
+        return 0.0
+    rounds_per_s = tokens_per_s / acceptance.tokens(gamma)
+    return rounds_per_s * (target.of(sessions * (gamma + 1)) + gamma * draft.of(sessions)) + sessions * codec_share
