@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from tts_spec.types import DrafterName, SpeakOptions, SpeechError
+from tts_spec.types import DrafterName, SpeakOptions, SpeculationMode, SpeechError
 
 AudioFormat = Literal["pcm_s16le", "pcm_f32le"]
 
@@ -76,6 +76,7 @@ class StartMessage(_Message):
     seed: int = 0
     drafter: DrafterName | None = None
     gamma: int | None = None
+    mode: SpeculationMode = "coupled"
     timestamps: bool = False  # send TimestampsMessage
     speculation: bool = False  # send SpeculationMessage
 

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tts_spec.types import Chunk, DrafterName, SpeakOptions, SpeechError
+from tts_spec.types import Chunk, DrafterName, SpeakOptions, SpeculationMode, SpeechError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Measure, in one run, what the README states.")
@@ -42,6 +42,9 @@ def say(
     repetition_penalty: float | None = None,
     drafter: DrafterName | None = None,
     gamma: int | None = None,
+    mode: Annotated[
+        SpeculationMode, typer.Option(help="coupled: the tokens of plain decoding; ratio: only their distribution.")
+    ] = "coupled",
     srt: Annotated[Path | None, typer.Option(help="Write SubRip subtitles.")] = None,
     bundle: Bundle = None,
     device: Device = "auto",
@@ -54,7 +57,7 @@ def say(
 
     if (text is None) == (file is None):
         raise typer.BadParameter("give either a TEXT (or -) or a file with -f")
-    options = SpeakOptions(voice, speed, seed, temperature, top_k, top_p, repetition_penalty, drafter, gamma)
+    options = SpeakOptions(voice, speed, seed, temperature, top_k, top_p, repetition_penalty, drafter, gamma, mode)
     pieces: Iterator[str] = sys.stdin if text == "-" else iter([file.read_text() if file else text or ""])
     chunks: list[Chunk] = []
     speakers = _Loudspeaker() if play else None
@@ -157,6 +160,72 @@ def exactness(
     _report(report, as_json)
     if not report["ok"]:
         raise typer.Exit(1)
+
+
+@bench.command()
+def latency(
+    sessions: Annotated[int, typer.Option(help="Live listeners, one utterance after another as each is played.")] = 1,
+    rps: Annotated[float | None, typer.Option(help="Instead: listeners a second, at random (open loop).")] = None,
+    find_capacity: Annotated[
+        bool, typer.Option("--find-capacity", help="Search the most sessions with 0 underruns within --budget.")
+    ] = False,
+    most: Annotated[int, typer.Option(help="Sessions at which the search, and the server we start, end.")] = 64,
+    seconds: Annotated[float, typer.Option(help="Of each load, after the warm-up.")] = 20.0,
+    warmup: Annotated[float, typer.Option(help="Seconds in which the load builds up.")] = 3.0,
+    utterances: Annotated[int | None, typer.Option(help="End a load after so many.")] = None,
+    budget: Annotated[float, typer.Option(help="First audio p95 that counts as holding, ms.")] = 250.0,
+    texts: Annotated[Path | None, typer.Option(help="A text a line; default: the held-out sentences.")] = None,
+    words: Annotated[
+        float | None, typer.Option(help="Text comes by the word, so many a second; default: whole.")
+    ] = None,
+    leave: Annotated[float, typer.Option(help="Share of utterances left early: cancels and lost connections.")] = 0.0,
+    cancels: Annotated[int, typer.Option(help="Cancels measured after the load, under the same sessions.")] = 20,
+    compare: Annotated[str, typer.Option(help="Drafters measured in turn, e.g. none,auto.")] = "default",
+    plot: Annotated[Path | None, typer.Option(help="Write a PNG: CDF of first audio, buffers (extra `eval`).")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="A server that runs, http://host:port; default: one is started.")
+    ] = None,
+    protocol: Annotated[Literal["native", "openai"], typer.Option(help="What the server speaks.")] = "native",
+    model: Annotated[str, typer.Option(help="Model named to a server with --protocol openai.")] = "tts-1",
+    baseline: Annotated[
+        Literal["hibari", "kokoro"] | None, typer.Option(help="A sentence at a time, in this process (extra `train`).")
+    ] = None,
+    voice: str | None = None,
+    seed: int = 0,
+    nice: Annotated[int, typer.Option(help="Of this harness beside the server we start.")] = 5,
+    bundle: Bundle = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Only the JSON line: no tables.")] = False,
+) -> None:
+    """First audio, underruns, gaps, cancels and capacity of a server as a listener has them; ends with one JSON line (extra eval)."""
+    from models.evaluation.sentences import held_out_sentences
+    from tts_spec.bench.latency.options import LatencyOptions
+    from tts_spec.bench.latency.run import Where, run
+
+    lines = texts.read_text(encoding="utf-8").splitlines() if texts else held_out_sentences()
+    options = LatencyOptions(
+        sessions=sessions,
+        rate=rps,
+        find_capacity=find_capacity,
+        max_sessions=most,
+        seconds=seconds,
+        warmup_s=warmup,
+        utterances=utterances,
+        budget_ms=budget,
+        texts=tuple(line for line in lines if line.strip()),
+        words_per_s=words,
+        leave_share=leave,
+        cancels=cancels,
+        settings=tuple(compare.split(",")),
+        voice=voice,
+        seed=seed,
+    )
+    serve_arguments = ["--max-sessions", str(max(most, sessions)), "--device", device, "--dtype", dtype]
+    if bundle is not None:
+        serve_arguments += ["--bundle", str(bundle)]
+    where = Where(url, protocol, model, baseline, tuple(serve_arguments), nice)
+    _report(run(options, where, Console(stderr=True, quiet=as_json), plot), True)
 
 
 @bench.command()

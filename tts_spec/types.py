@@ -14,6 +14,7 @@ import numpy.typing as npt
 Pcm = npt.NDArray[np.float32]  # [N] mono samples in [-1, 1]
 
 DrafterName = Literal["none", "model"]
+SpeculationMode = Literal["coupled", "ratio"]
 
 
 class SpeechError(ValueError):
@@ -61,13 +62,16 @@ class SpeakOptions:
 
     voice: str | None = None  # a name from Synthesizer.voices; None = the bundle's first
     speed: float = 1.0  # 0.7 .. 1.4, 1 = the teacher's own pace
-    seed: int = 0  # 0 .. 2**63 - 1; the same seed gives the same tokens, whatever the drafter
+    seed: int = 0  # 0 .. 2**63 - 1; in coupled mode the same seed gives the same tokens, whatever the drafter
     temperature: float | None = None  # 0 .. 2; 0 = the most probable token
     top_k: int | None = None  # 0 = off
     top_p: float | None = None  # 0 < top_p <= 1; 1 = off
     repetition_penalty: float | None = None  # 1 .. 2; 1 = off
     drafter: DrafterName | None = None  # None = the bundle's default
     gamma: int | None = None  # drafted tokens in a round, 0 .. 15
+    mode: SpeculationMode = (
+        "coupled"  # "ratio": more drafts are accepted; same distribution, but not the same tokens as plain
+    )
 
     def __post_init__(self) -> None:
         _in_range("speed", self.speed, 0.7, 1.4)
@@ -79,6 +83,8 @@ class SpeakOptions:
         _int_in_range("gamma", self.gamma, 0, 15)
         if self.drafter not in (None, "none", "model"):
             raise SpeechError("invalid_value", f"drafter is {self.drafter!r}; allowed: none, model", "drafter")
+        if self.mode not in ("coupled", "ratio"):
+            raise SpeechError("invalid_value", f"mode is {self.mode!r}; allowed: coupled, ratio", "mode")
 
 
 @dataclass(frozen=True, slots=True)

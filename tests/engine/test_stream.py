@@ -42,6 +42,19 @@ def test_speculation_changes_nothing_that_is_heard(tiny: Synthesizer, temperatur
     assert drafted.stats.target_passes < plain.stats.target_passes
 
 
+def test_ratio_mode_follows_the_seed_but_not_plain_decoding(tiny: Synthesizer) -> None:
+    plain = tiny.speak("Hello there.", seed=5, drafter="none")
+    ratio = tiny.speak("Hello there.", seed=5, drafter="model", mode="ratio")
+    again = tiny.speak("Hello there.", seed=5, drafter="model", mode="ratio")
+    assert ratio.stats.token_hash == again.stats.token_hash != plain.stats.token_hash
+    assert [word.text for word in ratio.words] == [word.text for word in plain.words]
+    assert ratio.stats.tau > 1
+    greedy = [
+        tiny.speak("Hello there.", temperature=0, drafter="model", mode=mode).stats for mode in ("coupled", "ratio")
+    ]
+    assert greedy[0].token_hash == greedy[1].token_hash
+
+
 @given(cuts=st.lists(st.integers(0, len(TEXT)), max_size=8))
 @settings(max_examples=10, deadline=None)
 def test_output_does_not_depend_on_how_the_text_arrives(tiny: Synthesizer, cuts: list[int]) -> None:
@@ -148,6 +161,7 @@ def test_voice_speed_and_seed_each_change_the_tokens(tiny: Synthesizer) -> None:
         ({"gamma": 16}, "gamma"),
         ({"top_p": 0.0}, "top_p"),
         ({"drafter": "magic"}, "drafter"),
+        ({"mode": "lossy"}, "mode"),
         ({"colour": "red"}, "colour"),
     ],
 )

@@ -34,6 +34,7 @@ BAD: list[tuple[str, ErrorCode, str | None, list[str]]] = [
     ('{"type": "start", "speed": NaN}', ErrorCode.INVALID_VALUE, "speed", ["nan", "finite number"]),
     ('{"type": "start", "seed": 1.5}', ErrorCode.INVALID_VALUE, "seed", ["1.5", "integer"]),
     ('{"type": "start", "timestamps": 1}', ErrorCode.INVALID_VALUE, "timestamps", ["1", "boolean"]),
+    ('{"type": "start", "mode": "lossy"}', ErrorCode.INVALID_VALUE, "mode", ["'lossy'", "coupled", "ratio"]),
     ('{"type": "start", "drafter": "magic"}', ErrorCode.INVALID_VALUE, "drafter", ["'magic'", "none", "model"]),
 ]  # fmt: skip
 OUT_OF_RANGE: list[tuple[str, Any, str]] = [
@@ -81,7 +82,7 @@ def test_a_long_bad_value_is_quoted_in_part() -> None:
 def test_start_hands_every_speak_option_on() -> None:
     fields = {
         "voice": "ada", "speed": 1.25, "seed": 7, "temperature": 0.5, "top_k": 9, "top_p": 0.9,
-        "repetition_penalty": 1.1, "drafter": "none", "gamma": 3,
+        "repetition_penalty": 1.1, "drafter": "none", "gamma": 3, "mode": "ratio",
     }  # fmt: skip
     message = parse(json.dumps({"type": "start", **fields}))
     assert isinstance(message, StartMessage)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from models.bundle import Manifest
 from tts_spec.speculate.sampling import SamplingOptions
-from tts_spec.types import SpeakOptions, SpeechError
+from tts_spec.types import SpeakOptions, SpeculationMode, SpeechError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class SpeechPlan:
     sampling: SamplingOptions
     drafter: str
     gamma: int
+    mode: SpeculationMode
 
 
 def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
@@ -55,4 +56,5 @@ def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
         ),
         drafter=drafter,
         gamma=0 if drafter == "none" else gamma,
+        mode=options.mode,
     )

@@ -14,13 +14,14 @@ from collections.abc import Callable
 import numpy as np
 
 from models.bundle import Bundle
-from models.lm_stream import LmStream
+from models.lm_stream import LmBatch
 from tts_spec.audio.renderer import Renderer
 from tts_spec.engine.passage import Passage, SpokenPhoneme
 from tts_spec.engine.plan import SpeechPlan
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
-from tts_spec.speculate.round import Drafter, Round, StreamState, speculative_round
+from tts_spec.speculate.ratio import ratio_round
+from tts_spec.speculate.round import Round, StreamState, speculative_round
 from tts_spec.speculate.sampling import Sampler
 from tts_spec.speculate.script import Script, Vocabulary
 from tts_spec.text.frontend import Frontend
@@ -50,12 +51,12 @@ class SpeechStream:
         self._script = Script.empty(self._vocabulary)
         self._phonemes: list[SpokenPhoneme] = []
         weights = [float(i == plan.voice) for i in range(config.voices)]
-        self._target = LmStream(bundle.target, weights, plan.speed)
+        self._target = LmBatch(bundle.target, 1).open(weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
-        self._drafter: Drafter = NoDrafter()
+        self._drafter: NoDrafter | ModelDrafter = NoDrafter()
         if plan.drafter != "none":
-            model = LmStream(bundle.drafters[plan.drafter], weights, plan.speed)
+            model = LmBatch(bundle.drafters[plan.drafter], 1).open(weights, plan.speed)
             self._models.append(model)
             self._drafter = ModelDrafter(model, self._script, self._sampler)
         self._renderer = Renderer(bundle.codec, bundle.device)
@@ -110,9 +111,14 @@ class SpeechStream:
             self._read()
         if not self._waits:
             round_started = self._clock()
-            done = speculative_round(
-                self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
-            )
+            if self.plan.mode == "ratio":
+                done = ratio_round(
+                    self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
+                )
+            else:
+                done = speculative_round(
+                    self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
+                )
             self._rounds_s += self._clock() - round_started
             self._commit(done)
         dry = self._waits and not self._passage.has_more

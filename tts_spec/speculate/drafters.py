@@ -5,10 +5,18 @@ Knows the stream's state and a small model; knows nothing of the target.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
 from models.lm_stream import LmStream, StreamInput
+from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import StreamState, legal_prefix
-from tts_spec.speculate.sampling import Sampler
+from tts_spec.speculate.sampling import Distribution, Sampler, draw
 from tts_spec.speculate.script import Script
+
+Row = npt.NDArray[np.float32]  # [codebook_size + 2] logits of one position
 
 
 class NoDrafter:
@@ -17,6 +25,10 @@ class NoDrafter:
     name = "none"
 
     def propose(self, state: StreamState, count: int) -> list[int]:
+        """Nothing."""
+        return []
+
+    def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
         """Nothing."""
         return []
 
@@ -40,8 +52,31 @@ class ModelDrafter:
 
     def propose(self, state: StreamState, count: int) -> list[int]:
         """The tail, then the model's own decisions."""
+        drafts = legal_prefix(self._script, state, state.tail[:count])
+
+        def choose(logits: Row, at: StreamState) -> int:
+            return self._sampler.choose(logits, self._script.allowed(at.script), at.inputs, at.position)
+
+        return self._extend(state, drafts, count, choose)
+
+    def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
+        """The model's own decisions under noise of their own, each with the probabilities it was drawn from."""
+        uniforms = self._sampler.uniform.of_round(Use.DRAFT, state.position, count)
+        odds: list[Distribution] = []
+
+        def choose(logits: Row, at: StreamState) -> int:
+            q = self._sampler.distribution(logits, self._script.allowed(at.script), at.inputs)
+            odds.append(q)
+            option = draw(q, uniforms[at.position - state.position])
+            return self._sampler.vocabulary.decision(option, at.script.due)
+
+        return list(zip(self._extend(state, [], count, choose), odds, strict=True))
+
+    def _extend(
+        self, state: StreamState, drafts: list[int], count: int, choose: Callable[[Row, StreamState], int]
+    ) -> list[int]:
+        """``drafts`` and what ``choose`` makes of the model's logits after them, up to ``count`` in all."""
         script = self._script
-        drafts = legal_prefix(script, state, state.tail[:count])
         states = [state]
         for draft in drafts:
             states.append(states[-1].after(script, draft))
@@ -51,9 +86,8 @@ class ModelDrafter:
             start = at.position + 1 - len(new)
             logits = self._model.forward(new, start - self._base)[-1]
             self._fed[start - self._valid :] = new
-            draft = self._sampler.choose(logits, script.allowed(at.script), at.inputs, at.position)
-            drafts.append(draft)
-            states.append(at.after(script, draft))
+            drafts.append(choose(logits, at))
+            states.append(at.after(script, drafts[-1]))
             new = [states[-1].inputs[-1]]
         return drafts
 

@@ -1,9 +1,12 @@
-"""Position-keyed Gumbel noise: the value for (seed, stream, position, option) is fixed, however and whenever it is asked for.
+"""Keyed noise: the value for (seed, stream, position, option) or (seed, stream, use, round) is fixed, whenever it is asked for.
 
+Gumbel noise is for coupled mode, where target and drafter share it; uniform noise is for ratio mode, where every use must have its own.
 Counter-based (Philox 4x64, Salmon et al. 2011), from the generator's raw output, whose stream NumPy guarantees. Knows no model.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -40,3 +43,26 @@ class GumbelNoise:
         noise = noise.astype(np.float32).reshape(_BLOCK, self._options)
         noise.flags.writeable = False
         return noise
+
+
+class Use(IntEnum):
+    """What uniform noise decides. Two uses never share a value: that would bias the output (vLLM pull request 54282)."""
+
+    DRAFT = 1
+    ACCEPT = 2
+    RESIDUAL = 3
+
+
+class UniformNoise:
+    """Uniform noise in [0, 1), 53 bits, of one stream. Its counters are none of ``GumbelNoise``'s under the same key."""
+
+    def __init__(self, seed: int, stream: int) -> None:
+        self._key = (seed, stream)
+
+    def of_round(self, use: Use, start: int, count: int) -> npt.NDArray[np.float64]:
+        """``count`` values for positions ``start`` and after in the round that begins at ``start``: float64 [count].
+
+        A position that is drafted again in a later round gets other values.
+        """
+        philox = np.random.Philox(key=np.array(self._key, np.uint64), counter=np.array([0, start, 0, use], np.uint64))
+        return (philox.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,6 +1,7 @@
 """The one function that turns (logits, what is legal, history, position) into a decision.
 
-Plain decoding, verification and drafting all call ``Sampler.choose``; nothing else samples. Order: legality mask, repetition penalty
+Plain decoding, verification and drafting all call ``Sampler.choose`` in coupled mode; in ratio mode all call ``Sampler.distribution`` and
+``draw`` from it. Nothing else samples. Order: legality mask, repetition penalty
 (Keskar et al. 2019), temperature, top-k, top-p (Holtzman et al. 2020), plus the position's Gumbel noise, argmax. It sees one row at a
 time, so a row's decision cannot depend on its neighbours. Knows no model.
 """
@@ -14,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from models.lm_stream import StreamInput
-from tts_spec.speculate.noise import GumbelNoise
+from tts_spec.speculate.noise import GumbelNoise, UniformNoise
 from tts_spec.speculate.script import Allowed, Vocabulary
+
+Distribution = npt.NDArray[np.float64]  # [codebook_size + 2]
 
 HISTORY = 64  # inputs the repetition penalty looks back
 GREEDY_BELOW = (
@@ -51,6 +54,7 @@ class Sampler:
         self.options = options
         self.vocabulary = vocabulary
         self._noise = GumbelNoise(seed, stream, vocabulary.codebook_size + 2)
+        self.uniform = UniformNoise(seed, stream)
 
     def scores(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
@@ -108,5 +112,24 @@ class Sampler:
             position: index of the decision in the stream; keys the noise.
         """
         best = int(self.noisy(logits, allowed, history, position).argmax())
-        size = self.vocabulary.codebook_size
-        return history[-1].due * size + best if best < size else self.vocabulary.advance + best - size
+        return self.vocabulary.decision(best, history[-1].due)
+
+    def distribution(
+        self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
+    ) -> Distribution:
+        """The probabilities ``choose`` draws from, for ratio mode; temperature 0 puts all on the best."""
+        scores = self.scores(logits, allowed, history).astype(np.float64)
+        weights: Distribution = np.zeros_like(scores)
+        best = int(scores.argmax())
+        if self.options.temperature < GREEDY_BELOW:
+            weights[best] = 1.0
+        else:
+            np.exp(scores - scores[best], out=weights)
+        weights /= weights.sum()
+        return weights
+
+
+def draw(weights: Distribution, uniform: float) -> int:
+    """An option with a chance proportional to its weight, never one of weight 0; ``uniform`` lies in [0, 1), some weight is above 0."""
+    cumulative = weights.cumsum()
+    return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))

@@ -26,6 +26,17 @@ class Vocabulary:
     def end(self) -> int:
         return self.advance + 1
 
+    def decision(self, option: int, due: int) -> int:
+        """The decision behind ``option``, an index into the logits of codebook ``due``."""
+        size = self.codebook_size
+        return due * size + option if option < size else self.advance + option - size
+
+    def option(self, decision: int) -> int:
+        """Its index into the logits of its codebook."""
+        return (
+            decision % self.codebook_size if decision < self.advance else self.codebook_size + decision - self.advance
+        )
+
 
 class ScriptState(NamedTuple):
     """Where the stream stands: the input now due and what may be decided on it."""
