@@ -1,0 +1,177 @@
+"""``tts-spec bench latency``: which server, which settings, and what comes out. The measuring is elsewhere (``measure``)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tts_spec.bench.latency.baseline import BaselineTarget, speaker
+from tts_spec.bench.latency.gauges import Gauges
+from tts_spec.bench.latency.measure import Measured, measure
+from tts_spec.bench.latency.native import NativeTarget
+from tts_spec.bench.latency.openai import OpenAiTarget
+from tts_spec.bench.latency.options import LatencyOptions
+from tts_spec.bench.latency.plot import plot
+from tts_spec.bench.latency.report import as_dict, show
+from tts_spec.bench.latency.server import serving
+from tts_spec.bench.latency.target import Target
+from tts_spec.types import SpeechError
+
+DEFAULT = "default"  # the setting in which nothing is said about the drafter
+PROTOCOLS = ("native", "openai")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What to drive: a server at ``url``, or a ``baseline`` in this process, or else a server that we start."""
+
+    url: str | None = None  # http://host:port
+    protocol: str = "native"
+    model: str = "tts-1"  # for OpenAI's protocol only
+    baseline: str | None = None
+    serve_arguments: tuple[str, ...] = ()  # for ``tts-spec serve``
+    nice: int = 0  # of this process, once the server runs; it keeps its own priority
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise SpeechError(
+                "invalid_value", f"protocol is {self.protocol!r}; allowed: {', '.join(PROTOCOLS)}", "protocol"
+            )
+        if self.protocol == "openai" and self.url is None:
+            raise SpeechError("missing_field", "url is missing; it is needed with protocol openai", "url")
+        if self.baseline is not None and self.url is not None:
+            raise SpeechError("invalid_value", f"url is {self.url!r}; allowed with a baseline: none", "url")
+
+    def check(self, options: LatencyOptions) -> None:
+        """Raises SpeechError for options that cannot be measured here."""
+        peer = self.protocol == "openai" or self.baseline is not None
+        if peer and options.settings != (DEFAULT,):
+            raise SpeechError(
+                "invalid_value", "settings are for the native protocol only: drafters are ours", "settings"
+            )
+        if self.protocol == "openai" and options.words_per_s is not None:
+            raise SpeechError(
+                "invalid_value",
+                "words_per_s cannot be had with protocol openai: it takes the text whole",
+                "words_per_s",
+            )
+
+
+def run(options: LatencyOptions, where: Where, console: Console, picture: Path | None = None) -> dict[str, Any]:
+    """Measure, print tables on ``console``, write the ``picture`` (PNG). The result is the last setting's, and has all settings in it."""
+    where.check(options)
+    results = asyncio.run(_run(options, where, console))
+    for name, result in results.items():
+        show(name, _load(options, result), result.figures, result.watch, console)
+    if picture is not None:
+        plot({name: result.heard for name, result in results.items()}, picture)
+    settings = {name: _json(result) for name, result in results.items()}
+    last = options.settings[-1]
+    return {
+        "bench": "latency",
+        "target": where.baseline or where.url or "tts-spec serve",
+        "protocol": "in process" if where.baseline else where.protocol,
+        "cpu": _cpu(),
+        "rate": options.rate,
+        "words_per_s": options.words_per_s,
+        "seconds": options.seconds,
+        "budget_ms": options.budget_ms,
+        "setting": last,
+        **settings[last],
+        "settings": settings,
+    }
+
+
+async def _run(options: LatencyOptions, where: Where, console: Console) -> dict[str, Measured]:
+    async with _target(options, where) as (target, gauges):
+        drafters = await _drafters(options.settings, gauges, console)
+        results: dict[str, Measured] = {}
+        for name in options.settings:
+            console.print(f"measuring {name}", markup=False)
+            results[name] = await measure(target, gauges, options, drafters[name], console)
+        return results
+
+
+@asynccontextmanager
+async def _target(options: LatencyOptions, where: Where) -> AsyncIterator[tuple[Target, Gauges | None]]:
+    if where.baseline is not None:
+        speak = await asyncio.to_thread(speaker, where.baseline, options.voice)
+        async with _closing(BaselineTarget(speak), None) as pair:
+            yield pair
+    elif where.url is not None:
+        async with _connect(where.url, where) as pair:
+            yield pair
+    else:
+        async with serving(where.serve_arguments) as url:
+            os.nice(where.nice)  # only now: the server keeps its priority
+            async with _connect(url, where) as pair:
+                yield pair
+
+
+@asynccontextmanager
+async def _connect(url: str, where: Where) -> AsyncIterator[tuple[Target, Gauges | None]]:
+    gauges = Gauges(url)
+    target: Target
+    if where.protocol == "openai":
+        target = OpenAiTarget(url, where.model)
+    else:
+        stream = url.replace("http", "ws", 1).rstrip("/") + "/v1/stream"
+        target = NativeTarget(stream, gauges.active)
+    async with _closing(target, gauges) as pair:
+        yield pair
+
+
+@asynccontextmanager
+async def _closing(target: Target, gauges: Gauges | None) -> AsyncIterator[tuple[Target, Gauges | None]]:
+    try:
+        yield target, gauges
+    finally:
+        await target.close()
+        if gauges is not None:
+            await gauges.close()
+
+
+async def _drafters(settings: Sequence[str], gauges: Gauges | None, console: Console) -> dict[str, str | None]:
+    """What to send for each setting. Raises SpeechError for a drafter that the server does not have."""
+    drafters: dict[str, str | None] = {}
+    health = await gauges.health() if gauges is not None else None
+    known = health["engine"]["drafters"] if health is not None else []
+    for name in settings:
+        if name == DEFAULT:
+            drafters[name] = None
+        elif name in known:
+            drafters[name] = name
+        elif name == "auto":
+            console.print("auto: the server has no drafter of that name; its default is measured", style="yellow")
+            drafters[name] = None
+        else:
+            allowed = ", ".join([DEFAULT, "auto", *known])
+            raise SpeechError("invalid_value", f"settings has {name!r}; allowed: {allowed}", "settings")
+    return drafters
+
+
+def _json(result: Measured) -> dict[str, Any]:
+    return {"sessions": result.sessions, "capacity": result.capacity, **as_dict(result.figures, result.watch)}
+
+
+def _load(options: LatencyOptions, result: Measured) -> str:
+    load = f"{options.rate:g} listeners a second" if options.rate is not None else f"{result.sessions} live sessions"
+    if result.capacity is not None:
+        load += f" (capacity {result.capacity})"
+    return load if options.words_per_s is None else f"{load}, text at {options.words_per_s:g} words a second"
+
+
+def _cpu() -> str:
+    """Model and number of processors, as figures on CPU mean little without."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{os.cpu_count()} x {model or platform.machine()}"
