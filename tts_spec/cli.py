@@ -169,7 +169,7 @@ def latency(
     find_capacity: Annotated[
         bool, typer.Option("--find-capacity", help="Search the most sessions with 0 underruns within --budget.")
     ] = False,
-    most: Annotated[int, typer.Option(help="Sessions at which the search, and the server we start, end.")] = 64,
+    most: Annotated[int, typer.Option(help="Sessions at which the search, and the server we start, end.")] = 32,
     seconds: Annotated[float, typer.Option(help="Of each load, after the warm-up.")] = 20.0,
     warmup: Annotated[float, typer.Option(help="Seconds in which the load builds up.")] = 3.0,
     utterances: Annotated[int | None, typer.Option(help="End a load after so many.")] = None,

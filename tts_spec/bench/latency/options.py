@@ -15,7 +15,7 @@ class LatencyOptions:
     sessions: int = 1  # live listeners of the closed loop
     rate: float | None = None  # open loop: listeners a second, at random; sessions does not count then
     find_capacity: bool = False  # search the largest number of sessions that holds, up to max_sessions
-    max_sessions: int = 64
+    max_sessions: int = 32
     seconds: float = 20.0  # of each load, after the warm-up
     warmup_s: float = 3.0
     utterances: int | None = None  # end a load after this many

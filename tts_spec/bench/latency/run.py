@@ -69,15 +69,16 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
     """Measure, print tables on ``console``, write the ``picture`` (PNG). The result is the last setting's, and has all settings in it."""
     where.check(options)
     results = asyncio.run(_run(options, where, console))
+    target = where.baseline or where.url or "tts-spec serve"
     for name, result in results.items():
-        show(name, _load(options, result), result.figures, result.watch, console)
+        show(target if name == DEFAULT else f"{target}, drafter {name}", _load(options, result), result.figures, result.watch, console)
     if picture is not None:
         plot({name: result.heard for name, result in results.items()}, picture)
     settings = {name: _json(result) for name, result in results.items()}
     last = options.settings[-1]
     return {
         "bench": "latency",
-        "target": where.baseline or where.url or "tts-spec serve",
+        "target": target,
         "protocol": "in process" if where.baseline else where.protocol,
         "cpu": _cpu(),
         "rate": options.rate,
