@@ -71,7 +71,13 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
     results = asyncio.run(_run(options, where, console))
     target = where.baseline or where.url or "tts-spec serve"
     for name, result in results.items():
-        show(target if name == DEFAULT else f"{target}, drafter {name}", _load(options, result), result.figures, result.watch, console)
+        show(
+            target if name == DEFAULT else f"{target}, drafter {name}",
+            _load(options, result),
+            result.figures,
+            result.watch,
+            console,
+        )
     if picture is not None:
         plot({name: result.heard for name, result in results.items()}, picture)
     settings = {name: _json(result) for name, result in results.items()}
