@@ -99,9 +99,10 @@ def build(cls: type[T], data: Any, where: str) -> T:
             raise BundleError(f"{where} is {data!r}; it must be an object")
         hints = typing.get_type_hints(cls)
         names = {item.name for item in fields(cls)}
-        if names != set(data):
-            wrong = ", ".join(sorted(names ^ set(data)))
-            raise BundleError(f"{where} has unknown or missing keys: {wrong}; allowed: {', '.join(sorted(names))}")
+        may_miss = {item.name for item in fields(cls) if item.metadata.get("may_miss")}
+        if wrong := (names ^ set(data)) - may_miss:
+            listed = ", ".join(sorted(wrong))
+            raise BundleError(f"{where} has unknown or missing keys: {listed}; allowed: {', '.join(sorted(names))}")
         try:
             return typing.cast(T, cls(**{name: build(hints[name], data[name], f"{where}.{name}") for name in data}))
         except BundleError:

@@ -69,10 +69,10 @@ class Packed(nn.Module):
 
 
 class Linear(Packed, nn.Linear):
-    """``nn.Linear`` without bias."""
+    """``nn.Linear``, as a rule without bias."""
 
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__(in_features, out_features, bias=False)
+    def __init__(self, in_features: int, out_features: int, *, bias: bool = False) -> None:
+        super().__init__(in_features, out_features, bias=bias)
 
     def _pack(self, weight: Tensor) -> Any:
         if can_halve(weight):
@@ -80,7 +80,8 @@ class Linear(Packed, nn.Linear):
                 # Both functions warn, once, that they will be removed. The successor, quantized.linear_dynamic_fp16, is the same
                 # kernel with five times the cost of a call. float16 holds a bfloat16 exactly from 6e-5 up.
                 warnings.simplefilter("ignore", UserWarning)
-                packed = torch.fbgemm_pack_gemm_matrix_fp16(weight.float()), torch.zeros(self.out_features)
+                bias = torch.zeros(self.out_features) if self.bias is None else self.bias.detach().float()
+                packed = torch.fbgemm_pack_gemm_matrix_fp16(weight.float()), bias
                 torch.fbgemm_linear_fp16_weight_fp32_activation(torch.zeros(1, self.in_features), *packed)
             return packed
         if weight.dtype == torch.float32 and can_pack(weight):
@@ -92,28 +93,28 @@ class Linear(Packed, nn.Linear):
         """``x`` [N, in_features] -> [N, out_features], without gradient."""
         packed = self._packed
         if packed is None:
-            return F.linear(x, self.weight)
+            return F.linear(x, self.weight, self.bias)
         y: Tensor
         if isinstance(packed, tuple):
             y = torch.fbgemm_linear_fp16_weight_fp32_activation(x, *packed)
         else:
-            y = torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+            y = torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, "none", [], "")
         return y
 
 
 class RmsNorm(Packed, nn.RMSNorm):
     """``nn.RMSNorm`` over the last axis (Zhang and Sennrich 2019)."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(width, eps=1e-5)
-        self._floor = (width * 1e-5) ** 0.5
+    def __init__(self, width: int, eps: float = 1e-5) -> None:
+        super().__init__(width, eps=eps)
+        self._floor = (width * eps) ** 0.5
 
     def _pack(self, weight: Tensor) -> Any:
         scale = (weight.float() * len(weight) ** 0.5).to(step_dtype(weight))
         return scale, torch.tensor(self._floor, dtype=scale.dtype, device=scale.device)
 
     def step(self, x: Tensor) -> Tensor:
-        """``x`` [N, width] -> the same, in half the operators of ``forward``: x / sqrt(|x|^2 + width eps), scaled."""
+        """``x`` [..., width] -> the same, in half the operators of ``forward``: x / sqrt(|x|^2 + width eps), scaled."""
         scale, floor = self._packed
         y: Tensor = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), floor) * scale
         return y

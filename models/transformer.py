@@ -26,21 +26,29 @@ class Attention(nn.Module):
         super().__init__()
         self.config = config
         kv_width = config.kv_heads * config.head_width
-        self.qkv = Linear(config.width, config.width + 2 * kv_width)
-        self.out = Linear(config.width, config.width)
+        q_width = config.heads * config.head_width
+        self.qkv = Linear(config.width, q_width + 2 * kv_width, bias=config.qkv_bias)
+        self.out = Linear(q_width, config.width)
+        self.q_norm = RmsNorm(config.head_width, config.norm_eps) if config.qk_norm else None
+        self.k_norm = RmsNorm(config.head_width, config.norm_eps) if config.qk_norm else None
 
     def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``x`` [B, T, width] -> rotated q [B, heads, T, hw] and k, v [B, kv_heads, T, hw]."""
         config = self.config
         batch, rows, _ = x.shape
         joined = self.qkv(x).view(batch, rows, config.heads + 2 * config.kv_heads, config.head_width).transpose(1, 2)
-        turned = rotate(joined[:, : config.heads + config.kv_heads], cos, sin)
+        turning = joined[:, : config.heads + config.kv_heads]
+        if self.q_norm is not None and self.k_norm is not None:
+            turning = torch.cat(
+                [self.q_norm(turning[:, : config.heads]), self.k_norm(turning[:, config.heads :])], dim=1
+            )
+        turned = rotate(turning, cos, sin)
         return turned[:, : config.heads], turned[:, config.heads :], joined[:, config.heads + config.kv_heads :]
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Whole rows: ``x`` [B, T, width]. Blocks of ``window`` queries see their own and the previous block's keys."""
-        window = self.config.window
         batch, rows, _ = x.shape
+        window = min(self.config.window, rows)
         q, k, v = self.heads(x, cos, sin)
         count = -(-rows // window)
         groups = self.config.heads // self.config.kv_heads
@@ -74,6 +82,9 @@ class Attention(nn.Module):
         kv_heads, head_width = config.kv_heads, config.head_width
         joined = self.qkv.step(x).view(-1, config.heads + 2 * kv_heads, head_width)
         turning = joined.narrow(1, 0, config.heads + kv_heads)
+        if self.q_norm is not None and self.k_norm is not None:
+            for norm, part in zip((self.q_norm, self.k_norm), turning.split([config.heads, kv_heads], 1), strict=True):
+                part.copy_(norm.step(part))
         torch.addcmul(turning * layout.cos, turning.roll(head_width // 2, -1), layout.sin, out=turning)
         kv = joined.narrow(1, config.heads, 2 * kv_heads).view(-1, 2, kv_heads, head_width)
         keys, values = cache.write(layer, kv, layout)  # [B, kv_heads, capacity, hw] each
@@ -87,7 +98,7 @@ class Attention(nn.Module):
         if padding:
             q = F.pad(q, (0, 0, 0, padding))
         y = F.scaled_dot_product_attention(q, keys, values, attn_mask=layout.mask).narrow(2, 0, count)
-        y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2).reshape(batch * rows, config.width)
+        y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2).reshape(batch * rows, -1)
         if layout.gather is not None:
             y = y.index_select(0, layout.gather)
         return self.out.step(y)
@@ -98,9 +109,9 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention_norm = RmsNorm(config.width)
+        self.attention_norm = RmsNorm(config.width, config.norm_eps)
         self.attention = Attention(config)
-        self.mlp_norm = RmsNorm(config.width)
+        self.mlp_norm = RmsNorm(config.width, config.norm_eps)
         self.gate_up = Linear(config.width, 2 * config.hidden)
         self.down = Linear(config.hidden, config.width)
 
@@ -123,7 +134,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = RmsNorm(config.width)
+        self.norm = RmsNorm(config.width, config.norm_eps)
         for name, parameter in self.named_parameters():
             if name.endswith(("out.weight", "down.weight")):
                 nn.init.normal_(parameter, std=0.02 / (2 * config.layers) ** 0.5)

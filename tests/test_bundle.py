@@ -73,6 +73,16 @@ def test_a_wrong_manifest(copy: Path, changes: dict[str, Any], message: str) -> 
         read_manifest(copy)
 
 
+def test_a_manifest_from_before_a_field_was_known(copy: Path) -> None:
+    whole, path = read_manifest(copy), copy / "bundle.json"
+    data = json.loads(path.read_text())
+    for config in (data["target"], data["drafters"]["model"]):
+        for name in ("head_dim", "qkv_bias", "qk_norm", "norm_eps"):
+            del config["transformer"][name]
+    path.write_text(json.dumps(data))
+    assert read_manifest(copy) == whole
+
+
 def test_weights_of_another_symbol_table(copy: Path) -> None:
     edit(copy, symbols_sha256="0" * 64)
     with pytest.raises(BundleError, match="another table of phoneme symbols"):

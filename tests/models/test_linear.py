@@ -73,3 +73,13 @@ def test_packed_layers_can_be_copied_and_pickled() -> None:
             x = torch.randn(2, 8, dtype=step_dtype(layer.weight))
             assert torch.equal(twin.step(x), layer.step(x))
         assert set(layer.state_dict()) == {"weight"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_bias_is_added(dtype: torch.dtype) -> None:
+    layer = Linear(16, 8, bias=True).to(dtype)
+    layer.pack()
+    x = torch.randn(3, 16, dtype=step_dtype(layer.weight))
+    with torch.no_grad():
+        torch.testing.assert_close(layer.step(x).to(dtype), layer(x.to(dtype)), atol=3e-2, rtol=0)
+        torch.testing.assert_close(layer.step(0 * x)[0].to(dtype), layer.bias.detach())
