@@ -7,7 +7,7 @@ What a stream gets does not depend on who else is in the pass. Knows no sampling
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,13 @@ class StreamInput(NamedTuple):
     phoneme: int  # index of the current phoneme in the stream
     frames: int  # frames of this phoneme begun so far, the frame of ``token`` counted; 0 for a phoneme input
     due: int  # codebook whose token is decided at this position
+
+
+class LogitSource(Protocol):
+    """What a round asks of a model."""
+
+    def forward(self, inputs: Sequence[StreamInput], start: int) -> Logits:
+        """Logits after each of ``inputs``, at positions ``start`` and after; whatever was fed from ``start`` on is forgotten."""
 
 
 class LmStream:

@@ -128,15 +128,20 @@ def serve(
 def speculation(
     sentences: Annotated[int, typer.Option(help="Held-out sentences.")] = 12,
     repeats: int = 3,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Instead: ours beside transformers on the same weights (extra `test`).")
+    ] = False,
     bundle: Bundle = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Plain decoding against each drafter: tokens a second, tau, acceptance, interleaved in one run."""
-    from tts_spec.bench.speculation import run
+    from tts_spec.bench.peers import run as run_peers
+    from tts_spec.bench.speculation import run as run_own
     from tts_spec.synthesizer import Synthesizer
 
+    run = run_peers if peers else run_own
     _report(run(Synthesizer.load(bundle, device, dtype), sentences, repeats, console), as_json)
 
 

@@ -94,7 +94,7 @@ def speak(
     target, small = (Chain(table) for table in tables())
     script = Script(VOCABULARY, [10**9] * count, [False] * count)
     sampler = Sampler(OPTIONS, VOCABULARY, seed)
-    drafter = ModelDrafter(small, script, sampler)  # type: ignore[arg-type]
+    drafter = ModelDrafter(small, script, sampler)
     outcome = Outcome([], [])
     state = StreamState()
     while len(outcome.decisions) < count:
@@ -302,7 +302,7 @@ def test_the_text_may_end_with_an_accepted_draft() -> None:
 def test_nothing_drafted_is_plain_sampling() -> None:
     target = Chain(tables()[0])
     script, sampler = Script(VOCABULARY, [9], [False]), Sampler(OPTIONS, VOCABULARY, 1)
-    done = ratio_round(target, NoDrafter(), script, sampler, StreamState(), 0)  # type: ignore[arg-type]
+    done = ratio_round(target, NoDrafter(), script, sampler, StreamState(), 0)
     assert (done.drafted, done.accepted, len(done.decisions), done.state.position) == (0, 0, 1, 1)
 
 

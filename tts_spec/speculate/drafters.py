@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from models.lm_stream import LmStream, StreamInput
+from models.lm_stream import LogitSource, StreamInput
 from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import StreamState, legal_prefix
 from tts_spec.speculate.sampling import Distribution, Sampler, draw
@@ -42,7 +42,7 @@ class ModelDrafter:
 
     name = "model"
 
-    def __init__(self, model: LmStream, script: Script, sampler: Sampler) -> None:
+    def __init__(self, model: LogitSource, script: Script, sampler: Sampler) -> None:
         self._model = model
         self._script = script
         self._sampler = sampler

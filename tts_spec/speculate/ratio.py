@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from models.lm_stream import LmStream
+from models.lm_stream import LogitSource
 from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import Round, StreamState
 from tts_spec.speculate.sampling import Distribution, Sampler, draw
@@ -30,7 +30,7 @@ class OddsDrafter(Protocol):
 
 
 def ratio_round(
-    target: LmStream, drafter: OddsDrafter, script: Script, sampler: Sampler, state: StreamState, gamma: int
+    target: LogitSource, drafter: OddsDrafter, script: Script, sampler: Sampler, state: StreamState, gamma: int
 ) -> Round:
     """Commit one to ``gamma + 1`` decisions. ``state`` must not be waiting for a phoneme; its tail is not used."""
     # Draft.

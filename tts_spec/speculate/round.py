@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from models.lm_stream import LmStream, StreamInput
+from models.lm_stream import LogitSource, StreamInput
 from models.speech_lm import NO_TOKEN
 from tts_spec.speculate.sampling import HISTORY, Sampler
 from tts_spec.speculate.script import Script, ScriptState
@@ -55,7 +55,7 @@ class Round(NamedTuple):
 
 
 def speculative_round(
-    target: LmStream, drafter: Drafter, script: Script, sampler: Sampler, state: StreamState, gamma: int
+    target: LogitSource, drafter: Drafter, script: Script, sampler: Sampler, state: StreamState, gamma: int
 ) -> Round:
     """Commit one to ``gamma + 1`` decisions. ``state`` must not be waiting for a phoneme."""
     # Draft.
