@@ -1,28 +1,36 @@
-"""The engine on a thread of this process: live sessions take turns, one round each.
+"""The engine on a thread of this process: live sessions share the passes of every round.
 
-Callers never wait and never take a lock: they put commands into a queue that the thread drains between rounds. Sessions wait here for
-text or for a slow reader at no cost. Knows streams and threads; knows no socket.
+Callers never wait and never take a lock: they put commands into a queue that the thread drains between rounds. Each round the scheduler
+says who takes part and the governor how many drafts; sessions wait here for text or for a slow reader at no cost. Knows streams and
+threads; knows no socket.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from models.bundle import Bundle
+from tts_spec.engine.governor import Governor
+from tts_spec.engine.local_session import LocalSession
 from tts_spec.engine.plan import plan
 from tts_spec.engine.port import EngineInfo, Listener
+from tts_spec.engine.scheduler import SchedulerOptions, Standing, next_batch
 from tts_spec.engine.stream import SpeechStream
+from tts_spec.engine.together import SharedNetworks, together
 from tts_spec.text.frontend import Frontend
 from tts_spec.types import SpeakOptions, SpeechError, VoiceInfo
 
 log = logging.getLogger(__name__)
+
+FIRST_AUDIO_S = 0.15  # budget of a session's first audio
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class EngineOptions:
     max_sessions: int = 16
     max_outstanding: int = 32  # chunks given and not yet reported consumed; a session pauses there
     max_pending_chars: int = 100_000  # text of one session not yet spoken
+    scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
 
     def __post_init__(self) -> None:
         for name in ("max_sessions", "max_outstanding", "max_pending_chars"):
@@ -40,78 +49,33 @@ class EngineOptions:
                 raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1")
 
 
-class LocalSession:
-    """See ``tts_spec.engine.port.Session``. Fields without underscore belong to the engine's thread."""
-
-    def __init__(self, engine: LocalEngine, options: SpeakOptions, listener: Listener) -> None:
-        self._engine = engine
-        self.options = options
-        self.listener = listener
-        self.stream: SpeechStream  # made on the engine's thread before any other command
-        self.outstanding = 0
-        self.cancelled = False
-        self._ended = False
-        self._received = 0
-        self.read_chars = 0
-
-    def text(self, piece: str) -> None:
-        """See ``Session.text``."""
-        if self._ended:
-            raise SpeechError("closed", "text after end: the session takes no more text", "text")
-        limit = self._engine.options.max_pending_chars
-        if self._received + len(piece) - self.read_chars > limit:
-            raise SpeechError("too_long", f"more than {limit} characters are waiting to be spoken", "text")
-        self._received += len(piece)
-        self._engine.post(lambda: self._to_stream(lambda stream: stream.text(piece)))
-
-    def flush(self) -> None:
-        """See ``Session.flush``."""
-        if self._ended:
-            raise SpeechError("closed", "flush after end: the session takes no more text", None)
-        self._engine.post(lambda: self._to_stream(SpeechStream.flush))
-
-    def end(self) -> None:
-        """See ``Session.end``."""
-        if not self._ended:
-            self._ended = True
-            self._engine.post(lambda: self._to_stream(SpeechStream.end))
-
-    def cancel(self) -> None:
-        """See ``Session.cancel``."""
-        self.cancelled = True
-        self._ended = True
-        self._engine.post(lambda: None)
-
-    def consumed(self, chunks: int = 1) -> None:
-        """See ``Session.consumed``."""
-
-        def take() -> None:
-            self.outstanding -= chunks
-
-        self._engine.post(take)
-
-    def _to_stream(self, act: Callable[[SpeechStream], None]) -> None:
-        if not self.stream.finished:
-            act(self.stream)
-
-
 class LocalEngine:
     """See ``tts_spec.engine.port.Engine``."""
 
-    def __init__(self, bundle: Bundle, frontend: Frontend, options: EngineOptions | None = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        frontend: Frontend,
+        options: EngineOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.options = options or EngineOptions()
         self._bundle = bundle
         self._frontend = frontend
+        self._clock = clock
+        self._networks = SharedNetworks(bundle, self.options.max_sessions)
+        self._governor = Governor(bundle.manifest)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._slots = threading.BoundedSemaphore(self.options.max_sessions)
-        self._sessions: deque[LocalSession] = deque()
-        self._totals = dict.fromkeys(("rounds_total", "tokens_total", "drafted_total", "accepted_total"), 0.0)
+        self._free = threading.BoundedSemaphore(self.options.max_sessions)
+        self._sessions: dict[int, LocalSession] = {}
+        self._keys = itertools.count()
         self._closing = False
         manifest = bundle.manifest
         voices = tuple(VoiceInfo(v.name, v.language, v.gender, v.description) for v in manifest.voices)
         self._info = EngineInfo(
             bundle.codec.sample_rate, voices, ("none", *manifest.drafters), manifest.default_drafter
         )
+        log.info("KV caches of %d sessions: %.1f MB", self.options.max_sessions, self._networks.nbytes / 1e6)
         self._thread = threading.Thread(target=self._run, name="tts-engine", daemon=True)
         self._thread.start()
 
@@ -131,17 +95,17 @@ class LocalEngine:
         return self._thread.is_alive() and not self._closing
 
     def metrics(self) -> Mapping[str, float]:
-        """See ``Engine.metrics``. The totals are those of the sessions that are over."""
-        return {"sessions_active": self.active, **self._totals}
+        """See ``Engine.metrics``."""
+        return {"sessions_active": self.active, **self._governor.metrics()}
 
     def open(self, options: SpeakOptions, listener: Listener) -> LocalSession:
         """See ``Engine.open``."""
         plan(self._bundle.manifest, options)  # raises for bad options, in the caller's thread
-        if self._closing or not self._slots.acquire(blocking=False):
+        if self._closing or not self._free.acquire(blocking=False):
             raise SpeechError(
                 "overloaded", f"all {self.options.max_sessions} sessions are taken; try again later", None
             )
-        session = LocalSession(self, options, listener)
+        session = LocalSession(self.post, options, listener, next(self._keys), self.options.max_pending_chars)
         self.post(lambda: self._start(session))
         return session
 
@@ -156,57 +120,87 @@ class LocalEngine:
         self._inbox.put(command)
 
     def _start(self, session: LocalSession) -> None:
-        session.stream = SpeechStream(self._bundle, self._frontend, plan(self._bundle.manifest, session.options))
-        self._sessions.append(session)
+        session.stream = SpeechStream(
+            self._bundle, self._frontend, plan(self._bundle.manifest, session.options), self._networks
+        )
+        self._sessions[session.key] = session
 
     def _run(self) -> None:
         torch.set_grad_enabled(False)
         try:
             while not self._closing:
-                self._drain(wait=not any(self._runnable(session) for session in self._sessions))
-                for _ in range(len(self._sessions)):
-                    session = self._sessions.popleft()
-                    if self._turn(session):
-                        self._sessions.append(session)
-                    else:
-                        self._count(session)
-                        self._slots.release()
-                    self._drain(wait=False)
+                for session in [each for each in self._sessions.values() if each.cancelled]:
+                    self._end(session)
+                batch, wait_s = self._choose()
+                if batch:
+                    self._round(batch)
+                self._drain(wait_s)
         finally:
-            self._sessions.clear()
+            for session in list(self._sessions.values()):
+                self._end(session)
 
-    def _count(self, session: LocalSession) -> None:
-        stats = session.stream.stats()
-        self._totals["rounds_total"] += stats.target_passes
-        self._totals["tokens_total"] += stats.tokens
-        self._totals["drafted_total"] += stats.drafted
-        self._totals["accepted_total"] += stats.accepted
-
-    def _drain(self, *, wait: bool) -> None:
+    def _drain(self, wait_s: float | None) -> None:
+        """Run the commands that are there; if there are none, wait for one up to ``wait_s`` (None: without end)."""
         try:
-            self._inbox.get(block=wait)()
+            if wait_s != 0:
+                self._inbox.get(timeout=wait_s)()
             while True:
                 self._inbox.get(block=False)()
         except queue.Empty:
             pass
 
-    def _runnable(self, session: LocalSession) -> bool:
-        return session.cancelled or (session.outstanding < self.options.max_outstanding and session.stream.ready)
+    def _choose(self) -> tuple[list[LocalSession], float | None]:
+        """The sessions of the next round, and how long to wait for commands after it."""
+        now = self._clock()
+        able = []
+        for session in self._sessions.values():
+            if session.stream.ready and session.outstanding < self.options.max_outstanding:
+                if session.asked_at is None:
+                    session.asked_at = now
+                able.append(session)
+        if not able:
+            return [], None
+        # Alone, a session may run ahead as far as its reader takes it.
+        standings = [
+            Standing(session.key, session.heard_at is not None, session.slack(now, FIRST_AUDIO_S), live=len(able) > 1)
+            for session in able
+        ]
+        batch = [self._sessions[key] for key in next_batch(standings, self.options.scheduler)]
+        if batch:
+            return batch, 0
+        rest = min(standing.slack_s for standing in standings) - self.options.scheduler.look_ahead_s
+        return [], max(rest, 0.001)
 
-    def _turn(self, session: LocalSession) -> bool:
-        """One round of ``session``; False when it is over and its slot is free."""
-        if session.cancelled:
-            return False
-        if not self._runnable(session):
-            return True
+    def _round(self, batch: list[LocalSession]) -> None:
+        """One step of every session of ``batch``."""
+        for session in batch:
+            session.stream.gamma = self._governor.gamma(session.options, session.stream.plan, len(batch))
         try:
-            chunk = session.stream.step()
-            session.read_chars = session.stream.read_chars
-            if chunk is not None and not session.cancelled:
-                session.outstanding += 1
-                session.listener(chunk)
-            return not session.stream.finished
+            outcomes = together([session.stream.step for session in batch], self._governor.observe_pass)
         except Exception as error:
-            log.exception("a session failed")
-            session.listener(SpeechError("internal", f"the engine failed on this session: {error}", None))
-            return False
+            log.exception("a round failed")
+            for session in batch:
+                self._fail(session, error)
+            return
+        now = self._clock()
+        self._governor.observe_round([session.stream for session in batch])
+        for session, outcome in zip(batch, outcomes, strict=True):
+            if outcome.error is not None:
+                log.error("a session failed", exc_info=outcome.error)
+                self._fail(session, outcome.error)
+                continue
+            session.read_chars = session.stream.read_chars
+            if outcome.value is not None and not session.cancelled:
+                session.give(outcome.value, now)
+            if session.stream.finished:
+                self._end(session)
+
+    def _fail(self, session: LocalSession, error: Exception) -> None:
+        self._end(session)
+        session.listener(SpeechError("internal", f"the engine failed on this session: {error}", None))
+
+    def _end(self, session: LocalSession) -> None:
+        """Free everything ``session`` holds."""
+        del self._sessions[session.key]
+        session.stream.close()
+        self._free.release()

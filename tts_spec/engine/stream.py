@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 
 from models.bundle import Bundle
-from models.lm_stream import LmBatch
 from tts_spec.audio.renderer import Renderer
 from tts_spec.engine.passage import Passage, SpokenPhoneme
 from tts_spec.engine.plan import SpeechPlan
+from tts_spec.engine.together import SharedNetworks
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.ratio import ratio_round
@@ -39,9 +39,17 @@ class SpeechStream:
     """See the module. ``text``, ``flush`` and ``end`` bring text; ``step`` does one round's work while ``ready``."""
 
     def __init__(
-        self, bundle: Bundle, frontend: Frontend, plan: SpeechPlan, clock: Callable[[], float] = time.perf_counter
+        self,
+        bundle: Bundle,
+        frontend: Frontend,
+        plan: SpeechPlan,
+        networks: SharedNetworks | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """``networks``: those shared with other streams; by default the stream has its own caches."""
+        networks = networks or SharedNetworks(bundle, slots=1)
         self.plan = plan
+        self.gamma = plan.gamma  # drafts of the next round; the engine may lower it
         self._clock = clock
         self._opened = clock()
         config = bundle.target.config
@@ -51,18 +59,19 @@ class SpeechStream:
         self._script = Script.empty(self._vocabulary)
         self._phonemes: list[SpokenPhoneme] = []
         weights = [float(i == plan.voice) for i in range(config.voices)]
-        self._target = LmBatch(bundle.target, 1).open(weights, plan.speed)
+        self._target = networks.target.open(weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
         self._drafter: NoDrafter | ModelDrafter = NoDrafter()
         if plan.drafter != "none":
-            model = LmBatch(bundle.drafters[plan.drafter], 1).open(weights, plan.speed)
+            model = networks.drafters[plan.drafter].open(weights, plan.speed)
             self._models.append(model)
             self._drafter = ModelDrafter(model, self._script, self._sampler)
-        self._renderer = Renderer(bundle.codec, bundle.device)
+        self._renderer = Renderer(networks.codec, bundle.device)
         self._sample_rate = bundle.codec.sample_rate
         self._frame_s = bundle.codec.frame_samples / bundle.codec.sample_rate
         self._state = StreamState()
+        self._last_round: Round | None = None
         self._partial: list[int] = []  # codes of the frame being built
         self._undecoded: deque[Frame | Silence] = deque()
         self._words = WordClock(self._frame_s)
@@ -90,6 +99,17 @@ class SpeechStream:
         """No more text will come."""
         self._passage.end()
 
+    def take_round(self) -> Round | None:
+        """The round of the last step, once; None if it did none."""
+        done, self._last_round = self._last_round, None
+        return done
+
+    def close(self) -> None:
+        """Give the slots back; the stream is over. Idempotent."""
+        self.finished = True
+        for model in self._models:
+            model.close()
+
     @property
     def ready(self) -> bool:
         """Whether ``step`` has something to do now; if not, it waits for text or the stream is finished."""
@@ -112,12 +132,10 @@ class SpeechStream:
         if not self._waits:
             round_started = self._clock()
             if self.plan.mode == "ratio":
-                done = ratio_round(
-                    self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
-                )
+                done = ratio_round(self._target, self._drafter, self._script, self._sampler, self._state, self.gamma)
             else:
                 done = speculative_round(
-                    self._target, self._drafter, self._script, self._sampler, self._state, self.plan.gamma
+                    self._target, self._drafter, self._script, self._sampler, self._state, self.gamma
                 )
             self._rounds_s += self._clock() - round_started
             self._commit(done)
@@ -171,6 +189,7 @@ class SpeechStream:
         if self._script.waits(state):
             self._words.enter(None)  # whatever follows is another word
         self._hash.update(np.array(done.decisions, "<i4").tobytes())
+        self._last_round = done
         self._tokens += len(done.decisions)
         self._passes += 1
         self._drafted += done.drafted

@@ -1,0 +1,182 @@
+"""Many streams' steps at once: each runs as if alone, and the passes they ask for are done together.
+
+A step is ordinary code that calls ``forward`` of its models and ``decode_step`` of its codec. Here each step runs in a greenlet; such a
+call hands its request to the hub, which waits until every step has asked for something, does one pass for all that want the same network
+and gives each its share. Drafters go first, so that their users meet the others at the target. What a stream gets does not depend on who
+else is there: the networks compute each row by itself. Knows requests; knows nothing of what the steps do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import greenlet
+import torch
+from torch import Tensor
+
+from models.bundle import Bundle
+from models.codec.codec import Codec
+from models.lm_stream import LmBatch, Logits, Request
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a step returned, or the exception that ended it."""
+
+    value: T | None = None
+    error: Exception | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One pass the hub made: of which network, over how many rows (LM) or frames (codec), in how many seconds."""
+
+    network: str
+    streams: int
+    rows: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a step waits for: logits of its request, or the PCM of codes."""
+
+    place: SharedBatch | SharedCodec
+    request: Request | tuple[Tensor, Any]
+
+
+class SharedBatch(LmBatch):
+    """An ``LmBatch`` whose streams may ask from inside ``together``; elsewhere it does a pass at once."""
+
+    name = "target"
+
+    def forward(self, requests: Sequence[Request]) -> list[Logits]:
+        """See ``LmBatch.forward``."""
+        if not _inside():
+            return super().forward(requests)
+        return [_ask(_Wish(self, request)) for request in requests]
+
+    def serve(self, requests: Sequence[Request]) -> list[Logits]:
+        """One pass for all."""
+        return super().forward(requests)
+
+
+class SharedCodec:
+    """A codec whose ``decode_step`` of single streams may be asked from inside ``together``."""
+
+    name = "codec"
+
+    def __init__(self, codec: Codec[Any]) -> None:
+        self._codec = codec
+        self.sample_rate = codec.sample_rate
+        self.frame_samples = codec.frame_samples
+        self.codebooks = codec.codebooks
+        self.codebook_size = codec.codebook_size
+        self.lookahead_frames = codec.lookahead_frames
+        self.encode = codec.encode
+        self.decode = codec.decode
+        self.initial_state = codec.initial_state
+
+    def decode_step(self, codes: Tensor, state: Any) -> Tensor:
+        """See ``Codec.decode_step``."""
+        if not _inside() or codes.shape[0] != 1:
+            return self._codec.decode_step(codes, state)
+        pcm: Tensor = _ask(_Wish(self, (codes, state)))
+        return pcm
+
+    def serve(self, requests: Sequence[tuple[Tensor, Any]]) -> list[Tensor]:
+        """One pass for all that have the same number of frames, which is all of ``requests``."""
+        states = [state for _, state in requests]
+        joined = type(states[0]).join(states)
+        pcm = self._codec.decode_step(torch.cat([codes for codes, _ in requests]), joined)
+        for state, moved in zip(states, joined.split(), strict=True):
+            for field in dataclasses.fields(moved):
+                setattr(state, field.name, getattr(moved, field.name))
+        return list(pcm.split(1))
+
+
+class SharedNetworks:
+    """The networks of a bundle with room for ``slots`` streams each. One owner: one thread."""
+
+    def __init__(self, bundle: Bundle, slots: int) -> None:
+        self.target = SharedBatch(bundle.target, slots)
+        self.drafters = {name: SharedBatch(lm, slots) for name, lm in bundle.drafters.items()}
+        for name, batch in self.drafters.items():
+            batch.name = name
+        self.codec = SharedCodec(bundle.codec)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all KV caches."""
+        return sum(batch.cache.nbytes for batch in (self.target, *self.drafters.values()))
+
+
+def together(
+    steps: Sequence[Callable[[], T]], record: Callable[[PassRecord], None] = lambda _: None
+) -> list[Outcome[T]]:
+    """Run all ``steps`` to their ends; one that raises ends alone. ``record`` is told of every pass."""
+    outcomes: list[Outcome[T]] = [Outcome()] * len(steps)
+    waiting: dict[int, _Wish] = {}
+
+    def resume(index: int, answer: Any = None) -> None:
+        try:
+            value = runs[index].switch(answer) if runs[index] else runs[index].switch()
+        except Exception as error:
+            outcomes[index] = Outcome(error=error)
+            return
+        if runs[index].dead:
+            outcomes[index] = Outcome(value=value)
+        else:
+            waiting[index] = value
+
+    runs = [greenlet.greenlet(step) for step in steps]
+    try:
+        for index in range(len(runs)):
+            resume(index)
+        while waiting:
+            indices = _next(waiting)
+            wishes = [waiting.pop(index) for index in indices]
+            place = wishes[0].place
+            started = time.perf_counter()
+            answers = place.serve([wish.request for wish in wishes])  # type: ignore[misc]
+            record(
+                PassRecord(place.name, len(wishes), sum(_rows(wish) for wish in wishes), time.perf_counter() - started)
+            )
+            for index, answer in zip(indices, answers, strict=True):
+                resume(index, answer)
+    finally:
+        for run in runs:
+            if run and not run.dead:  # a pass failed: end the steps that wait for it, their ``finally`` included
+                run.throw(greenlet.GreenletExit)
+    return outcomes
+
+
+def _next(waiting: dict[int, _Wish]) -> list[int]:
+    """The wishes of the next pass: of one network, drafters before the target before the codec, alike in the codec's frames."""
+
+    def order(wish: _Wish) -> tuple[int, str, int]:
+        if isinstance(wish.place, SharedCodec):
+            return 2, "", wish.request[0].shape[-1]  # type: ignore[union-attr]
+        return int(wish.place.name == SharedBatch.name), wish.place.name, 0
+
+    first = min(order(wish) for wish in waiting.values())
+    return [index for index, wish in waiting.items() if order(wish) == first]
+
+
+def _rows(wish: _Wish) -> int:
+    return wish.request[0].shape[-1] if isinstance(wish.place, SharedCodec) else len(wish.request[1])  # type: ignore[union-attr]
+
+
+def _inside() -> bool:
+    return greenlet.getcurrent().parent is not None
+
+
+def _ask(wish: _Wish) -> Any:
+    hub = greenlet.getcurrent().parent
+    assert hub is not None
+    return hub.switch(wish)
