@@ -29,7 +29,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
     if shutil.which(CHROMIUM) is None:
-        pytest.skip(f"no {CHROMIUM}")
+        pytest.fail(f"the browser tests need {CHROMIUM}: apt-get install chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-
 import numpy as np
 import pytest
 
@@ -47,10 +44,6 @@ def test_summary_weighs_words_not_clips() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in MODELS) or shutil.which("npm") is None,
-    reason="needs the train and eval extras and npm",
-)
 def test_teacher_speech_scores_well_and_spoiled_speech_does_not(capsys: pytest.CaptureFixture[str]) -> None:
     from models.training.teacher import Teacher, phonemise
 

@@ -66,7 +66,6 @@ def test_silence_and_short_gaps() -> None:
 
 @pytest.mark.parametrize("hz", [85.0, 140.0, 310.0])
 def test_f0_of_a_buzz(hz: float) -> None:
-    pytest.importorskip("librosa", reason="needs the eval extra")
     track = track_f0(np.concatenate([tone(0.5, hz), silence(0.5)]), RATE)
     assert len(track) == pytest.approx(81, abs=1)
     voiced = track[5:35]

@@ -6,9 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("whisper_normalizer", reason="needs the eval extra")
-pytest.importorskip("rapidfuzz", reason="needs the eval extra")
-
 from models.evaluation.transcribe import Errors, cer, normalise, wer
 
 WORDS = st.lists(st.sampled_from(["cat", "dog", "runs", "blue", "7", "house"]), max_size=8)

