@@ -74,13 +74,16 @@ def train(
     rate: float = 4e-3,
     temperature: float = 0.8,
     seed: int = 1,
+    start_from: Path | None = None,
 ) -> None:
-    """Train until ``steps``; resumes from ``checkpoint``."""
+    """Train until ``steps``; resumes from ``checkpoint``. ``start_from``: checkpoint of a drafter whose weights a new run begins with."""
     torch.set_flush_denormal(True)
     torch.manual_seed(seed)
     target = load_target(target_checkpoint)
     drafter = SpeechLm(drafter_config())
     print(f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters", flush=True)
+    if start_from is not None:
+        drafter.load_state_dict(torch.load(start_from, map_location="cpu", weights_only=True)["parts"]["lm"])
     chosen = optimizers(drafter, rate, 0.05)
     run = Run(checkpoint, steps, {"lm": drafter, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
