@@ -43,6 +43,16 @@ class PassLayout:
     mask: Tensor  # [B, 1, Q, capacity] 0 where visible, -inf elsewhere; Q = R x heads per kv head, padded
 
 
+@dataclass(frozen=True, slots=True)
+class FlatLayout:
+    """What the compiled kernels need of the same pass."""
+
+    cos: npt.NDArray[np.float32]  # [N, head_width / 2]
+    sin: npt.NDArray[np.float32]
+    positions: npt.NDArray[np.int64]  # [N] in the stream
+    places: npt.NDArray[np.int64]  # [N] where to write: slot x capacity + ring place
+
+
 class KvCache:
     """Keys and values of ``slots`` streams. ``lengths[s]`` positions of slot s are committed; ``rewind`` rolls back."""
 
@@ -55,6 +65,7 @@ class KvCache:
         self.store = torch.zeros(shape, dtype=dtype, device=device)
         self._flat = [layer.flatten(0, 1) for layer in self.store]  # [slots capacity, 2, kv_heads, hw] each
         self._layers = [layer.permute(2, 0, 3, 1, 4) for layer in self.store]  # [2, slots, kv_heads, capacity, hw] each
+        self._arrays: list[npt.NDArray[np.float32]] | None = None
         self._ring = np.arange(self.capacity)
         self.lengths = [0] * slots
         self._written = [0] * slots  # positions below which anything was ever written, since position 0
@@ -76,14 +87,32 @@ class KvCache:
             raise ValueError(f"length is {length}; {written} positions were written, at most {MAX_ROWS} can be undone")
         self.lengths[slot], self._written[slot] = length, written
 
+    def flat_layout(self, counts: Sequence[int]) -> FlatLayout:
+        """Like ``layout``, for the compiled kernels."""
+        _check(counts)
+        number = np.array(counts)
+        slots = np.repeat(np.arange(len(counts)), number)
+        ends = np.cumsum(number)
+        within = np.arange(ends[-1]) - np.repeat(ends - number, number)
+        positions = np.array(self.lengths[: len(counts)])[slots] + within
+        half = self.config.head_width // 2
+        angles = positions[:, None] * self.config.rope_base ** (-np.arange(half) / half)
+        cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        return FlatLayout(cos, sin, positions, slots * self.capacity + positions % self.capacity)
+
+    def arrays(self) -> list[npt.NDArray[np.float32]]:
+        """The store of each layer as an array [slots x capacity, 2, kv_heads, head_width] in the same memory."""
+        if self._arrays is None:
+            self._arrays = [flat.numpy() for flat in self._flat]
+        return self._arrays
+
     def layout(self, counts: Sequence[int]) -> PassLayout:
         """Layout of a pass of ``counts[s]`` new positions in each slot s; slots past the end of ``counts`` have none.
 
         Raises ValueError when there are none at all, or more than MAX_ROWS in one slot.
         """
-        rows = max(counts, default=0)
-        if not 1 <= rows <= MAX_ROWS or min(counts) < 0:
-            raise ValueError(f"counts is {list(counts)}; allowed: 0 to {MAX_ROWS} for each slot, one of them at least 1")
+        _check(counts)
+        rows = max(counts)
         config = self.config
         used = [slot for slot, count in enumerate(counts) if count]
         first, end = used[0], used[-1] + 1
@@ -135,3 +164,8 @@ class KvCache:
 
     def _index(self, values: npt.NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(values).to(self.store.device)
+
+
+def _check(counts: Sequence[int]) -> None:
+    if not 1 <= max(counts, default=0) <= MAX_ROWS or min(counts) < 0:
+        raise ValueError(f"counts is {list(counts)}; allowed: 0 to {MAX_ROWS} for each slot, one of them at least 1")

@@ -11,6 +11,8 @@ import platform
 import warnings
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -111,10 +113,17 @@ class RmsNorm(Packed, nn.RMSNorm):
 
     def _pack(self, weight: Tensor) -> Any:
         scale = (weight.float() * len(weight) ** 0.5).to(step_dtype(weight))
-        return scale, torch.tensor(self._floor, dtype=scale.dtype, device=scale.device)
+        plain = weight.float().cpu().numpy().copy()
+        return scale, torch.tensor(self._floor, dtype=scale.dtype, device=scale.device), plain
+
+    @property
+    def scale(self) -> npt.NDArray[np.float32]:
+        """The packed weight, [width], for the compiled kernels."""
+        plain: npt.NDArray[np.float32] = self._packed[2]
+        return plain
 
     def step(self, x: Tensor) -> Tensor:
         """``x`` [..., width] -> the same, in half the operators of ``forward``: x / sqrt(|x|^2 + width eps), scaled."""
-        scale, floor = self._packed
+        scale, floor, _ = self._packed
         y: Tensor = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), floor) * scale
         return y
