@@ -211,7 +211,7 @@ def test_a_clause_of_one_thing_repeated_is_quick(frontend: Frontend, piece: str)
     assert time.process_time() - started < 5
 
 
-def test_an_ordinary_clause_takes_under_three_milliseconds(frontend: Frontend) -> None:
+def test_an_ordinary_clause_is_quick(frontend: Frontend) -> None:
     clauses = [f"The old man number {i} went down to the river to fish," for i in range(40)]
     started = time.process_time()
     for clause in clauses:
