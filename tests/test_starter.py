@@ -1,0 +1,63 @@
+"""The voice that ships: complete, exact, and understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from models.bundle import read_manifest, sha256
+from models.evaluation.sentences import held_out_sentences
+from models.evaluation.transcribe import Errors, transcribe, wer
+from tts_spec.synthesizer import STARTER, Synthesizer
+
+
+@pytest.fixture(scope="module", params=["float32", "auto"])
+def starter(request: pytest.FixtureRequest) -> Iterator[Synthesizer]:
+    synthesizer = Synthesizer.load(dtype=request.param, device="cpu")
+    yield synthesizer
+    synthesizer.close()
+
+
+def test_the_bundle_is_whole_and_small() -> None:
+    manifest = read_manifest(STARTER)
+    files = {path.name for path in STARTER.iterdir()} - {"bundle.json"}
+    assert files == set(manifest.files)
+    assert all(sha256(STARTER / name) == entry.sha256 for name, entry in manifest.files.items())
+    assert sum(path.stat().st_size for path in STARTER.iterdir()) <= 80_000_000
+    assert len(manifest.voices) >= 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, None, 1.0])
+def test_speculation_says_what_plain_decoding_says(starter: Synthesizer, temperature: float | None) -> None:
+    voices = [voice.name for voice in starter.voices]
+    for seed, text in enumerate(("Good morning.", "Is it $5?")):
+        voice = voices[seed % len(voices)]
+        plain = starter.speak(text, seed=seed, voice=voice, drafter="none", temperature=temperature)
+        for gamma in (2, 7):
+            drafted = starter.speak(
+                text, seed=seed, voice=voice, drafter="model", gamma=gamma, temperature=temperature
+            )
+            assert drafted.stats.token_hash == plain.stats.token_hash
+            assert drafted.stats.target_passes < 0.8 * plain.stats.target_passes
+
+
+def test_speech_has_a_plausible_length_and_level(starter: Synthesizer) -> None:
+    speech = starter.speak("The quick brown fox jumps over the lazy dog.")
+    assert 1.8 < speech.stats.audio_s < 5
+    level = np.sqrt(np.mean(np.square(speech.pcm)))
+    assert 0.01 < level < 0.3
+    assert np.mean(np.abs(speech.pcm) >= 1.0) < 1e-3
+    assert [word.text for word in speech.words][-1] == "dog"
+
+
+@pytest.mark.slow
+def test_words_are_understood() -> None:
+    synthesizer = Synthesizer.load()
+    errors = Errors()
+    for index, sentence in enumerate(held_out_sentences()[:20]):
+        voice = synthesizer.voices[index % len(synthesizer.voices)].name
+        speech = synthesizer.speak(sentence, voice=voice, seed=index)
+        errors += wer(sentence, transcribe(speech.pcm, speech.sample_rate))
+    assert errors.rate <= 0.25, errors
