@@ -36,9 +36,7 @@ def test_speculation_says_what_plain_decoding_says(starter: Synthesizer, tempera
         voice = voices[seed % len(voices)]
         plain = starter.speak(text, seed=seed, voice=voice, drafter="none", temperature=temperature)
         for gamma in (2, 7):
-            drafted = starter.speak(
-                text, seed=seed, voice=voice, drafter="model", gamma=gamma, temperature=temperature
-            )
+            drafted = starter.speak(text, seed=seed, voice=voice, drafter="model", gamma=gamma, temperature=temperature)
             assert drafted.stats.token_hash == plain.stats.token_hash
             assert drafted.stats.target_passes < 0.8 * plain.stats.target_passes
 
