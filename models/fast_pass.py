@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.kernels import add_and_norm, attend, rotate_and_store, swiglu
+from models.kernels import add_and_norm, attention, rotate_and_store, swiglu
 from models.kv_cache import KvCache
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def fast_step(transformer: Transformer, x: Tensor, cache: KvCache, counts: Seque
     scores = np.empty(config.window, np.float32)
     powers = np.empty(config.window, np.int32)
     eps = np.float32(config.norm_eps)
+    attend = attention(head_width)
     for block, store in zip(cast("list[Block]", transformer.blocks), cache.arrays(), strict=True):
         add_and_norm(hidden, added, block.attention_norm.scale, eps, normed_array)
         joined = block.attention.qkv.step(normed).numpy().reshape(number, -1, head_width)
