@@ -178,6 +178,39 @@ def test_a_failing_session_says_so_and_the_others_go_on(
     assert "a session failed" in caplog.text
 
 
+def test_whatever_fails_for_one_session_the_engine_goes_on(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def deaf(_: Event) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    session = engine.open(SpeakOptions(), deaf)
+    session.text("Hello.")
+    session.end()
+    mute = Reader()
+    with monkeypatch.context() as patch:
+        patch.setattr(SpeechStream, "text", lambda *_: 1 / 0)
+        start(engine, mute).text("Hello.")
+        event = mute.next()
+    assert isinstance(event, SpeechError)
+    unborn = Reader()
+    with monkeypatch.context() as patch:
+        patch.setattr(SpeechStream, "__init__", lambda *_: 1 / 0)
+        lost = start(engine, unborn)
+        lost.text("Hello.")
+        event = unborn.next()
+    assert isinstance(event, SpeechError)
+    until_idle(engine)
+    assert engine.active == 0
+    assert "the event loop is closed" in caplog.text
+    for _ in range(3):  # every slot is back
+        reader = Reader()
+        session = start(engine, reader)
+        session.text("Hi.")
+        session.end()
+        assert reader.all()[-1].stats is not None
+
+
 def test_too_much_waiting_text_is_refused_and_the_session_lives(tiny: Synthesizer) -> None:
     engine = LocalEngine(tiny.bundle, tiny.frontend, EngineOptions(max_pending_chars=20))
     try:

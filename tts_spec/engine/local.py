@@ -120,17 +120,26 @@ class LocalEngine:
         self._inbox.put(command)
 
     def _start(self, session: LocalSession) -> None:
-        session.stream = SpeechStream(
-            self._bundle, self._frontend, plan(self._bundle.manifest, session.options), self._networks
-        )
+        try:
+            session.stream = SpeechStream(
+                self._bundle, self._frontend, plan(self._bundle.manifest, session.options), self._networks
+            )
+        except Exception as error:
+            session.cancelled = True  # what the caller still sends goes nowhere
+            self._free.release()
+            self._tell(session, error)
+            return
         self._sessions[session.key] = session
 
     def _run(self) -> None:
         torch.set_grad_enabled(False)
         try:
             while not self._closing:
-                for session in [each for each in self._sessions.values() if each.cancelled]:
-                    self._end(session)
+                for session in list(self._sessions.values()):
+                    if session.cancelled:
+                        self._end(session)
+                    elif session.broken is not None:
+                        self._fail(session, session.broken)
                 batch, wait_s = self._choose()
                 if batch:
                     self._round(batch)
@@ -178,7 +187,6 @@ class LocalEngine:
         try:
             outcomes = together([session.stream.step for session in batch], self._governor.observe_pass)
         except Exception as error:
-            log.exception("a round failed")
             for session in batch:
                 self._fail(session, error)
             return
@@ -186,18 +194,29 @@ class LocalEngine:
         self._governor.observe_round([session.stream for session in batch])
         for session, outcome in zip(batch, outcomes, strict=True):
             if outcome.error is not None:
-                log.error("a session failed", exc_info=outcome.error)
                 self._fail(session, outcome.error)
                 continue
             session.read_chars = session.stream.read_chars
             if outcome.value is not None and not session.cancelled:
-                session.give(outcome.value, now)
+                try:
+                    session.give(outcome.value, now)
+                except Exception as error:  # the listener's own, such as an event loop that is closed: the others go on
+                    self._fail(session, error)
+                    continue
             if session.stream.finished:
                 self._end(session)
 
     def _fail(self, session: LocalSession, error: Exception) -> None:
         self._end(session)
-        session.listener(SpeechError("internal", f"the engine failed on this session: {error}", None))
+        self._tell(session, error)
+
+    def _tell(self, session: LocalSession, error: Exception) -> None:
+        """Report the error that ended ``session``, which is free by now."""
+        log.error("a session failed", exc_info=error)
+        try:
+            session.listener(SpeechError("internal", f"the engine failed on this session: {error}", None))
+        except Exception:
+            log.exception("a session's listener failed")
 
     def _end(self, session: LocalSession) -> None:
         """Free everything ``session`` holds."""

@@ -28,6 +28,7 @@ class LocalSession:
         self.stream: SpeechStream  # made on the engine's thread before any other command
         self.outstanding = 0
         self.cancelled = False
+        self.broken: Exception | None = None  # what its text or flush ran into
         self._ended = False
         self._received = 0
         self.read_chars = 0
@@ -86,5 +87,9 @@ class LocalSession:
         self._post(take)
 
     def _to_stream(self, act: Callable[[SpeechStream], None]) -> None:
-        if not self.stream.finished:
+        if self.cancelled or self.stream.finished:
+            return
+        try:
             act(self.stream)
+        except Exception as error:
+            self.broken = error
