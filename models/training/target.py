@@ -2,6 +2,7 @@
 
     python -m models.training.target PACKED CODES.npz CHECKPOINT --steps 3000
 
+A longer run begins with ``--start-from``, the checkpoint of a shorter one, also of one with fewer layers.
 Matrices of the transformer are trained by Muon (Jordan et al. 2024), the rest by AdamW. Validation rows come from held-out utterances.
 """
 
@@ -25,7 +26,23 @@ VALIDATE_EVERY = 250
 
 def target_config(voices: int = len(VOICES)) -> SpeechLmConfig:
     """Sizes of the starter target."""
-    return SpeechLmConfig(symbols=TABLE_SIZE, voices=voices, transformer=TransformerConfig())
+    return SpeechLmConfig(symbols=TABLE_SIZE, voices=voices, transformer=TransformerConfig(layers=8))
+
+
+def grown(weights: dict[str, torch.Tensor], layers: int) -> dict[str, torch.Tensor]:
+    """Weights of a target for one with up to ``layers`` layers that computes the same: each new layer is a copy of the last whose outputs
+    are 0 (block expansion, LLaMA Pro, Wu et al. 2024)."""
+    weights = dict(weights)
+    prefix = "transformer.blocks."
+    last = max(int(name.removeprefix(prefix).split(".")[0]) for name in weights if name.startswith(prefix))
+    for name in [name for name in weights if name.startswith(f"{prefix}{last}.")]:
+        rest = name.removeprefix(f"{prefix}{last}.")
+        for layer in range(last + 1, layers):
+            copy = weights[name].clone()
+            weights[f"{prefix}{layer}.{rest}"] = (
+                copy.zero_() if rest in ("attention.out.weight", "down.weight") else copy
+            )
+    return weights
 
 
 def optimizers(lm: SpeechLm, rate: float, decay: float) -> list[torch.optim.Optimizer]:
@@ -63,12 +80,16 @@ def train(
     rate: float = 2e-3,
     decay: float = 0.05,
     seed: int = 1,
+    start_from: Path | None = None,
 ) -> None:
-    """Train until ``steps``; resumes from ``checkpoint``."""
+    """Train until ``steps``; resumes from ``checkpoint``. ``start_from``: checkpoint whose weights a new run begins with."""
     torch.set_flush_denormal(True)
     torch.manual_seed(seed)
     lm = SpeechLm(target_config())
     print(f"{sum(p.numel() for p in lm.parameters()) / 1e6:.1f}M parameters", flush=True)
+    if start_from is not None:
+        saved = torch.load(start_from, map_location="cpu", weights_only=True)["parts"]["lm"]
+        lm.load_state_dict(grown(saved, lm.config.transformer.layers))
     chosen = optimizers(lm, rate, decay)
     run = Run(checkpoint, steps, {"lm": lm, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
