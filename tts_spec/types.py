@@ -23,13 +23,19 @@ class SpeechError(ValueError):
     Attributes:
         code: machine-readable kind, e.g. ``invalid_value``, ``unknown_voice``, ``overloaded``.
         field: the name of the offending field, or None when no single field is at fault.
+        retry_after_ms: with ``overloaded``, when there may be room again; else None.
     """
 
-    def __init__(self, code: str, message: str, field: str | None = None) -> None:
+    def __init__(self, code: str, message: str, field: str | None = None, retry_after_ms: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.field = field
+        self.retry_after_ms = retry_after_ms
+
+    def __reduce__(self) -> tuple[type[SpeechError], tuple[str, str, str | None, int | None]]:
+        """Exceptions pickle their message alone; this one crosses processes whole."""
+        return type(self), (self.code, self.message, self.field, self.retry_after_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,18 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What a live listener is promised. The engine takes a session only if it can keep this for everybody."""
+
+    first_audio_ms: float = 150.0  # from the first text to speak to the first audio
+    max_gap_ms: float = 0.0  # longest silence while audio is being played; 0 = no underrun
+
+    def __post_init__(self) -> None:
+        _in_range("first_audio_ms", self.first_audio_ms, 1.0, 60_000.0)
+        _in_range("max_gap_ms", self.max_gap_ms, 0.0, 60_000.0)
+
+
+@dataclass(frozen=True, slots=True)
 class SpeakOptions:
     """How to speak. Everything has a default; every bad value raises ``SpeechError`` naming the field.
 
@@ -72,6 +90,12 @@ class SpeakOptions:
     mode: SpeculationMode = (
         "coupled"  # "ratio": more drafts are accepted; same distribution, but not the same tokens as plain
     )
+    # What follows is for sessions of an engine.
+    live: bool = (
+        True  # somebody listens: at most a few seconds ahead of the playback. False: a file, as fast as possible
+    )
+    budget: Budget = Budget()
+    max_wait_ms: float = 1000.0  # how long text may lack the rest of its clause before it is spoken as it is
 
     def __post_init__(self) -> None:
         _in_range("speed", self.speed, 0.7, 1.4)
@@ -85,6 +109,11 @@ class SpeakOptions:
             raise SpeechError("invalid_value", f"drafter is {self.drafter!r}; allowed: none, model", "drafter")
         if self.mode not in ("coupled", "ratio"):
             raise SpeechError("invalid_value", f"mode is {self.mode!r}; allowed: coupled, ratio", "mode")
+        if not isinstance(self.live, bool):
+            raise SpeechError("invalid_value", f"live is {self.live!r}; allowed: true, false", "live")
+        if not isinstance(self.budget, Budget):
+            raise SpeechError("invalid_value", f"budget is {self.budget!r}; allowed: a Budget", "budget")
+        _in_range("max_wait_ms", self.max_wait_ms, 0.0, 60_000.0)
 
 
 @dataclass(frozen=True, slots=True)
