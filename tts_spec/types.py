@@ -94,7 +94,7 @@ class SpeakOptions:
     live: bool = (
         True  # somebody listens: at most a few seconds ahead of the playback. False: a file, as fast as possible
     )
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     max_wait_ms: float = 1000.0  # how long text may lack the rest of its clause before it is spoken as it is
 
     def __post_init__(self) -> None:
