@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -19,11 +16,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.messages import ErrorCode
-from service.metrics import Metrics, StreamMeter
-from service.options import ServerOptions
-from service.session import SocketSession
-from tts_spec.engine.port import Engine
+from service.protocol import StreamProtocol
+from service.streams import Streams
 
 DEMO = Path(__file__).resolve().parent.parent / "demo"
 # path -> (file in demo/, content type)
@@ -49,77 +43,6 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-
-
-class Streams:
-    """The sockets being served now: admission, and the end of all of them."""
-
-    def __init__(self, engine: Engine, options: ServerOptions) -> None:
-        self.engine = engine
-        self.options = options
-        self.metrics = Metrics(engine, self.__len__)
-        self._live: set[SocketSession] = set()
-        self._draining = False
-        self._empty = asyncio.Event()
-        self._empty.set()
-
-    def __len__(self) -> int:
-        return len(self._live)
-
-    @property
-    def ready(self) -> bool:
-        """New streams are welcome: the engine is warm and the server is not shutting down."""
-        return self.engine.ready and not self._draining
-
-    async def serve(self, socket: WebSocket) -> None:
-        """Accept one socket and stay with it until it is over."""
-        if not self._is_welcome(socket):
-            await socket.close()  # before the handshake, so as HTTP 403: a page of another site learns nothing
-            return
-        await socket.accept()
-        session = SocketSession(socket, self.engine, self.options, StreamMeter(self.metrics))
-        if refusal := self._refusal():
-            session.fail(*refusal)
-            await session.run()
-            return
-        self._live.add(session)
-        self._empty.clear()
-        try:
-            await session.run()
-        finally:
-            self._live.discard(session)
-            if not self._live:
-                self._empty.set()
-
-    async def drain(self, seconds: float) -> None:
-        """Let started streams finish for at most ``seconds``, then end them; idle sockets end at once."""
-        self._draining = True
-        for session in self._live:
-            if not session.busy:
-                session.fail(ErrorCode.SHUTTING_DOWN, "the server is shutting down")
-        try:
-            async with asyncio.timeout(seconds):
-                await self._empty.wait()
-        except TimeoutError:
-            for session in self._live:
-                session.fail(ErrorCode.SHUTTING_DOWN, f"the server is shutting down and waited {seconds:g} s")
-            with suppress(TimeoutError):  # the last words need a moment to be written
-                async with asyncio.timeout(self.options.linger_s):
-                    await self._empty.wait()
-
-    def _refusal(self) -> tuple[ErrorCode, str] | None:
-        if self._draining:
-            return ErrorCode.SHUTTING_DOWN, "the server is shutting down"
-        if len(self._live) < self.options.max_sessions:
-            return None
-        message = f"{len(self._live)} sessions are being served; allowed: {self.options.max_sessions}; try again later"
-        return ErrorCode.OVERLOADED, message
-
-    def _is_welcome(self, socket: WebSocket) -> bool:
-        # Browsers let any page open a socket to any host, loopback too, but say where the page came from.
-        origin = socket.headers.get("origin")
-        own = socket.headers.get("host")
-        return origin is None or urlsplit(origin).netloc == own or origin in self.options.allowed_origins
 
 
 class _SecurityHeaders:
@@ -167,6 +90,9 @@ def create_app(streams: Streams) -> Starlette:
         known = engine.info.voices
         return JSONResponse({"voices": [asdict(voice) for voice in known], "default": known[0].name})
 
+    async def stream(socket: WebSocket) -> None:
+        await streams.serve(socket, StreamProtocol(engine.info, options))
+
     async def on_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
@@ -178,7 +104,7 @@ def create_app(streams: Streams) -> Starlette:
             Route("/ready", ready),
             Route("/metrics", metrics),
             Route("/v1/voices", voices),
-            WebSocketRoute("/v1/stream", streams.serve),
+            WebSocketRoute("/v1/stream", stream),
         ],
         middleware=[Middleware(_SecurityHeaders)],
         exception_handlers={HTTPException: on_http_error},

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from tts_spec.audio.formats import AudioFormat, Codec
 from tts_spec.types import DrafterName, SpeakOptions, SpeculationMode, SpeechError
-
-AudioFormat = Literal["pcm_s16le", "pcm_f32le"]
 
 
 class ErrorCode(StrEnum):
@@ -32,6 +31,8 @@ class ErrorCode(StrEnum):
     TOO_LONG = "too_long"
     OVERLOADED = "overloaded"
     SHUTTING_DOWN = "shutting_down"
+    UNAUTHORIZED = "unauthorized"
+    QUOTA_EXCEEDED = "quota_exceeded"
     INTERNAL = "internal"
 
 
@@ -47,6 +48,8 @@ CLOSE_CODES: dict[ErrorCode, int] = {
     ErrorCode.UNKNOWN_VOICE: 1007,
     ErrorCode.IDLE_TIMEOUT: 1008,
     ErrorCode.SLOW_READER: 1008,
+    ErrorCode.UNAUTHORIZED: 1008,
+    ErrorCode.QUOTA_EXCEEDED: 1008,
     ErrorCode.TOO_BIG: 1009,
     ErrorCode.TOO_LONG: 1009,
     ErrorCode.INTERNAL: 1011,
@@ -66,8 +69,9 @@ class StartMessage(_Message):
 
     type: Literal["start"] = "start"
     voice: str | None = None
-    format: AudioFormat = "pcm_s16le"
+    format: Codec = "pcm_s16le"
     sample_rate: int = 24_000
+    bitrate: int | None = None  # of mp3, opus and aac
     speed: float = 1.0
     temperature: float | None = None
     top_k: int | None = None
@@ -82,7 +86,11 @@ class StartMessage(_Message):
 
     def speak_options(self) -> SpeakOptions:
         """The part the engine wants. Raises ``SpeechError`` when a value is out of range."""
-        return SpeakOptions(**self.model_dump(exclude={"type", "format", "sample_rate", "timestamps", "speculation"}))
+        return SpeakOptions(**self.model_dump(include=set(SpeakOptions.__dataclass_fields__)))
+
+    def audio_format(self) -> AudioFormat:
+        """What the audio is sent as. Raises ``SpeechError`` when this codec does not have that rate or bit rate."""
+        return AudioFormat(self.format, self.sample_rate, self.bitrate)
 
 
 class TextMessage(_Message):
@@ -123,7 +131,7 @@ class StartedMessage(_Message):
     type: Literal["started"] = "started"
     session: str
     voice: str
-    format: AudioFormat
+    format: Codec
     sample_rate: int
     channels: Literal[1] = 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.keys import ApiKey
 from tts_spec.types import SpeechError
 
 
@@ -21,6 +22,7 @@ class ServerOptions:
     linger_s: float = 5.0  # after an error, how long a full socket may delay the error message
     drain_s: float = 10.0  # on SIGTERM or SIGINT: one deadline for all running streams
     allowed_origins: tuple[str, ...] = ()  # web origins besides our own that may open a socket
+    api_keys: tuple[ApiKey, ...] = ()  # none: everybody is let in
 
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host:

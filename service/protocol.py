@@ -1,15 +1,16 @@
-"""The state machine of one utterance stream: what came in, what to do about it. Does no I/O and starts nothing.
+"""The native protocol's state machine: what came in, what to do about it. Does no I/O and starts nothing.
 
-The shell (``session.py``) hands it client frames, engine events and failures, and carries out the actions it returns.
+The shell (``session.py``) hands it client frames, pieces of speech and failures, and carries out the actions it returns.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
 
+from service.actions import Action, Cancel, Close, Consumed, Drop, End, Feed, Flush, Open, Over, Send, SendAudio
 from service.messages import (
     CLOSE_CODES,
     CancelMessage,
@@ -20,7 +21,6 @@ from service.messages import (
     FinishedMessage,
     FlushedMessage,
     FlushMessage,
-    ServerMessage,
     SpeculationMessage,
     StartedMessage,
     StartMessage,
@@ -31,9 +31,9 @@ from service.messages import (
     parse,
 )
 from service.options import ServerOptions
-from service.pcm import encode
-from tts_spec.engine.port import EngineInfo, Event
-from tts_spec.types import Chunk, SpeakOptions, SpeechError
+from service.speech import Piece
+from tts_spec.engine.port import EngineInfo
+from tts_spec.types import SpeechError
 
 
 class State(Enum):
@@ -50,72 +50,6 @@ class State(Enum):
         return names
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Open an engine session; its refusal goes to ``fail``."""
-
-    options: SpeakOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """Give the engine text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """Tell the engine to speak what it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Tell the engine that no more text comes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Stop the engine session."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Forget what waits to be sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send a text frame."""
-
-    message: ServerMessage
-
-
-@dataclass(frozen=True, slots=True)
-class SendAudio:
-    """Send a binary frame: whole samples."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    """All frames of one chunk lie before this: once they are written, tell the engine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close the socket; nothing follows."""
-
-    code: int
-    reason: str
-
-
-EngineAction = Open | Feed | Flush | End | Cancel
-SocketAction = Send | SendAudio | Consumed | Close
-Action = EngineAction | SocketAction | Drop
-
-
 class StreamProtocol:
     """One stream from its first frame to its close. Every method returns actions to carry out in order.
 
@@ -127,6 +61,7 @@ class StreamProtocol:
         self.session = session or uuid.uuid4().hex
         self._info = info
         self._options = options
+        self.idle_s = options.idle_s
         self._start = StartMessage()
         self._text_chars = 0
         self._flushes = 0  # asked for and not yet reported
@@ -137,9 +72,9 @@ class StreamProtocol:
         return self.state is State.NEW or (self.state is State.OPEN and not self._flushes)
 
     @property
-    def bytes_per_s(self) -> int:
-        """Of the audio that is sent."""
-        return self._info.sample_rate * (4 if self._start.format == "pcm_f32le" else 2)
+    def busy(self) -> bool:
+        """A stream was started and is not over."""
+        return self.state in (State.OPEN, State.ENDING)
 
     # What the client does
 
@@ -188,24 +123,19 @@ class StreamProtocol:
             case CancelMessage():
                 self.state = State.CLOSED
                 finished = FinishedMessage(reason="cancelled", stats=None)
-                return Drop(), Send(finished), Close(1000, "cancelled"), Cancel()
+                return Drop(), Send(finished), Over("cancelled"), Close(1000, "cancelled"), Cancel()
 
     def _open(self, start: StartMessage) -> Sequence[Action]:
-        rate = self._info.sample_rate
-        if start.sample_rate != rate:
-            raise SpeechError(
-                ErrorCode.INVALID_VALUE, f"sample_rate is {start.sample_rate}; allowed: {rate}", "sample_rate"
-            )
-        options = start.speak_options()
+        options, audio_format = start.speak_options(), start.audio_format()
         self._start = start
         self.state = State.OPEN
         started = StartedMessage(
             session=self.session,
             voice=start.voice if start.voice is not None else self._info.voices[0].name,
             format=start.format,
-            sample_rate=rate,
+            sample_rate=start.sample_rate,
         )
-        return Open(options), Send(started)
+        return Open(options, audio_format), Send(started)
 
     def _feed(self, text: str) -> Sequence[Action]:
         self._text_chars += len(text)
@@ -216,38 +146,39 @@ class StreamProtocol:
             )
         return (Feed(text),)
 
-    # What the engine does
+    # What is spoken
 
-    def event(self, event: Event) -> Sequence[Action]:
-        """Something the engine reported for this stream."""
+    def event(self, event: Piece | SpeechError, key: str = "") -> Sequence[Action]:
+        """Something the stream reported."""
         if self.state is State.CLOSED:
             return ()
         if isinstance(event, SpeechError):
             return self.fail(event)
-        actions = self._chunk(event)
+        actions = self._piece(event)
         if event.stats is not None:
             self.state = State.CLOSED
             actions.append(Send(FinishedMessage(reason="complete", stats=event.stats.as_dict())))
+            actions.append(Over("complete"))
             actions.append(Close(1000, "complete"))
         return actions
 
-    def _chunk(self, chunk: Chunk) -> list[Action]:
+    def _piece(self, piece: Piece) -> list[Action]:
         # What describes the audio goes ahead of it, so that a player can show it in time.
-        actions: list[Action] = [Send(WarningMessage(**asdict(warning))) for warning in chunk.warnings]
-        if self._start.timestamps and chunk.words:
-            actions.append(Send(TimestampsMessage(words=tuple(WordTiming(**asdict(word)) for word in chunk.words))))
-        if self._start.speculation and chunk.accepted:
-            actions.append(Send(SpeculationMessage(accepted=chunk.accepted)))
-        if len(chunk.pcm):
-            actions.append(SendAudio(encode(chunk.pcm, self._start.format)))
-        actions.extend([Send(FlushedMessage())] * chunk.flushed)
-        self._flushes -= chunk.flushed
+        actions: list[Action] = [Send(WarningMessage(**asdict(warning))) for warning in piece.warnings]
+        if self._start.timestamps and piece.words:
+            actions.append(Send(TimestampsMessage(words=tuple(WordTiming(**asdict(word)) for word in piece.words))))
+        if self._start.speculation and piece.accepted:
+            actions.append(Send(SpeculationMessage(accepted=piece.accepted)))
+        if piece.audio:
+            actions.append(SendAudio(piece.audio, piece.seconds))
+        actions.extend([Send(FlushedMessage())] * piece.flushed)
+        self._flushes -= piece.flushed
         actions.append(Consumed())
         return actions
 
     # What goes wrong
 
-    def fail(self, error: SpeechError) -> Sequence[Action]:
+    def fail(self, error: SpeechError, key: str | None = None) -> Sequence[Action]:
         """The stream cannot go on, whoever found out: say why, then close."""
         return () if self.state is State.CLOSED else self._last_words(error)
 
@@ -260,4 +191,4 @@ class StreamProtocol:
         # A code the protocol does not document is the server's fault, not the client's.
         code = ErrorCode(error.code) if error.code in set(ErrorCode) else ErrorCode.INTERNAL
         message = ErrorMessage(code=code, message=error.message, field=error.field)
-        return Send(message), Close(CLOSE_CODES[code], code.value), Cancel()
+        return Send(message), Over(code), Close(CLOSE_CODES[code], code.value), Cancel()

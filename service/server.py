@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import uvicorn
 
-from service.app import Streams, create_app
+from service.app import create_app
 from service.loop_lag import watch_lag
 from service.options import ServerOptions
+from service.streams import Streams
 from tts_spec.engine.port import Engine
 
 # What the kernel may hold back for a slow reader. The default grows to megabytes: a minute of audio that is generated

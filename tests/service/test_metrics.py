@@ -10,10 +10,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.app import Streams
 from service.loop_lag import watch_lag
 from service.metrics import ENGINE_HELP, OUTCOMES, Metrics, StreamMeter
 from service.options import ServerOptions
+from service.streams import Streams
 from tests.service.client import connect, hear, send, speak, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine
 from tests.service.test_document import DOCUMENT

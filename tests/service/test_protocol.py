@@ -6,18 +6,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from service import protocol
+from service import actions as wire
+from service.actions import Action
 from service.messages import CLOSE_CODES, ErrorCode, ErrorMessage, FinishedMessage, StartedMessage
 from service.options import ServerOptions
-from service.protocol import Action, State, StreamProtocol
+from service.protocol import State, StreamProtocol
+from service.speech import Piece
 from tests.service.fake_engine import FRAME, INFO, RATE
-from tts_spec.types import Chunk, SpeechError, SpeechStats, SpeechWarning, Word
+from tts_spec.audio.formats import AudioFormat
+from tts_spec.types import SpeechError, SpeechStats, SpeechWarning, Word
 
 OPTIONS = ServerOptions(max_message_bytes=300, max_text_chars=100)
 STATS = SpeechStats(
@@ -36,7 +38,8 @@ STATS = SpeechStats(
     seed=0,
     token_hash="00",
 )
-SILENCE = np.zeros(FRAME, dtype=np.float32)
+FRAME_S = FRAME / RATE
+SILENCE = bytes(2 * FRAME)
 MESSAGES: dict[str, dict[str, Any]] = {
     "start": {"type": "start"},
     "text": {"type": "text", "text": "Hello"},
@@ -59,13 +62,13 @@ def feed(machine: StreamProtocol, name: str, **fields: Any) -> Sequence[Action]:
 
 
 def names(actions: Sequence[Action]) -> list[str]:
-    return [action.message.type if isinstance(action, protocol.Send) else type(action).__name__ for action in actions]
+    return [action.message.type if isinstance(action, wire.Send) else type(action).__name__ for action in actions]
 
 
 def error_of(actions: Sequence[Action]) -> ErrorMessage:
-    (message,) = [each.message for each in actions if isinstance(each, protocol.Send)]
+    (message,) = [each.message for each in actions if isinstance(each, wire.Send)]
     assert isinstance(message, ErrorMessage)
-    (close,) = [each for each in actions if isinstance(each, protocol.Close)]
+    (close,) = [each for each in actions if isinstance(each, wire.Close)]
     assert close.code == CLOSE_CODES[message.code]
     return message
 
@@ -90,9 +93,9 @@ def test_e39_every_message_in_every_state(before: tuple[str, ...], state: State,
 def test_start_says_what_was_chosen() -> None:
     actions = feed(make(), "start", format="pcm_f32le", seed=5)
     assert names(actions) == ["Open", "started"]
-    assert isinstance(actions[0], protocol.Open)
+    assert isinstance(actions[0], wire.Open)
     assert actions[0].options.seed == 5
-    assert isinstance(actions[1], protocol.Send)
+    assert isinstance(actions[1], wire.Send)
     started = actions[1].message
     assert isinstance(started, StartedMessage)
     assert (started.voice, started.format, started.sample_rate) == ("ada", "pcm_f32le", RATE)
@@ -103,25 +106,36 @@ def test_sessions_have_names_of_their_own() -> None:
     assert make().session != make().session
 
 
-def test_another_sample_rate_is_refused() -> None:
-    error = error_of(feed(make(), "start", sample_rate=16_000))
+def test_any_format_and_rate_may_be_chosen() -> None:
+    actions = feed(make(), "start", format="mp3", sample_rate=44_100, bitrate=128_000)
+    assert isinstance(actions[0], wire.Open)
+    assert actions[0].format == AudioFormat("mp3", 44_100, 128_000)
+
+
+def test_a_rate_the_format_does_not_have_is_refused() -> None:
+    error = error_of(feed(make(), "start", format="ulaw", sample_rate=16_000))
     assert (error.code, error.field) == (ErrorCode.INVALID_VALUE, "sample_rate")
-    assert "16000; allowed: 24000" in error.message
+    assert "16000; allowed: 8000" in error.message
 
 
-def test_a_chunk_is_told_in_order() -> None:
+def test_a_piece_without_bytes_sends_no_empty_frame() -> None:
+    """A codec that works in frames keeps a short piece back."""
+    assert names(make("start").event(Piece(b"", 0, FRAME_S))) == ["Consumed"]
+
+
+def test_a_piece_is_told_in_order() -> None:
     machine = make("start", timestamps=True, speculation=True)
-    chunk = Chunk(
-        SILENCE, RATE, (Word("Hello", 0, 5, 0.0, 0.1),), (SpeechWarning("x", "y", 0, 1),), (True, False), 1, STATS
+    chunk = Piece(
+        SILENCE, 0, FRAME_S, (Word("Hello", 0, 5, 0.0, 0.1),), (SpeechWarning("x", "y", 0, 1),), (True, False), 1, STATS
     )
     assert names(machine.event(chunk)) == [
-        "warning", "timestamps", "speculation", "SendAudio", "flushed", "Consumed", "end", "Close",
+        "warning", "timestamps", "speculation", "SendAudio", "flushed", "Consumed", "end", "Over", "Close",
     ]  # fmt: skip
     assert machine.state is State.CLOSED
 
 
 def test_extras_are_sent_only_when_asked_for() -> None:
-    chunk = Chunk(SILENCE, RATE, (Word("Hello", 0, 5, 0.0, 0.1),), (), (True,))
+    chunk = Piece(SILENCE, 0, FRAME_S, (Word("Hello", 0, 5, 0.0, 0.1),), (), (True,))
     assert names(make("start").event(chunk)) == ["SendAudio", "Consumed"]
 
 
@@ -160,9 +174,9 @@ def test_engine_errors_keep_their_code_if_it_is_documented() -> None:
 
 def test_abandon_replaces_a_close_that_was_never_written() -> None:
     machine = make("start", "end")
-    machine.event(Chunk(SILENCE, RATE, stats=STATS))
+    machine.event(Piece(SILENCE, 0, FRAME_S, stats=STATS))
     actions = machine.abandon(SpeechError("slow_reader", "m"))
-    assert names(actions) == ["Drop", "error", "Close", "Cancel"]
+    assert names(actions) == ["Drop", "error", "Over", "Close", "Cancel"]
 
 
 def test_whose_turn_it_is() -> None:
@@ -170,7 +184,7 @@ def test_whose_turn_it_is() -> None:
     assert make("start", "text").waits_for_client
     machine = make("start", "text", "flush")
     assert not machine.waits_for_client
-    machine.event(Chunk(SILENCE, RATE, flushed=1))
+    machine.event(Piece(SILENCE, 0, FRAME_S, flushed=1))
     assert machine.waits_for_client
     assert not make("start", "end").waits_for_client
 
@@ -185,9 +199,9 @@ class AnyLife(RuleBasedStateMachine):
         self.opened = False
 
     def _do(self, actions: Sequence[Action]) -> None:
-        if any(isinstance(each, protocol.Close) for each in self.actions):
+        if any(isinstance(each, wire.Close) for each in self.actions):
             assert not actions, "something after the close"
-        self.opened = self.opened or any(isinstance(each, protocol.Open) for each in actions)
+        self.opened = self.opened or any(isinstance(each, wire.Open) for each in actions)
         self.actions.extend(actions)
 
     @rule(name=st.sampled_from(list(MESSAGES)))
@@ -206,13 +220,13 @@ class AnyLife(RuleBasedStateMachine):
     @rule(frames=st.integers(0, 3), flushed=st.integers(0, 1), accepted=st.lists(st.booleans(), max_size=3))
     def engine_speaks(self, frames: int, flushed: int, accepted: list[bool]) -> None:
         if self.opened:
-            pcm = np.zeros(frames * FRAME, dtype=np.float32)
-            self._do(self.machine.event(Chunk(pcm, RATE, accepted=tuple(accepted), flushed=flushed)))
+            audio = frames * SILENCE
+            self._do(self.machine.event(Piece(audio, 0, frames * FRAME_S, accepted=tuple(accepted), flushed=flushed)))
 
     @rule()
     def engine_ends(self) -> None:
         if self.opened:
-            self._do(self.machine.event(Chunk(SILENCE, RATE, stats=STATS)))
+            self._do(self.machine.event(Piece(SILENCE, 0, FRAME_S, stats=STATS)))
 
     @rule(code=st.sampled_from([*ErrorCode, "something_else"]), from_engine=st.booleans())
     def it_fails(self, code: str, from_engine: bool) -> None:
@@ -221,15 +235,15 @@ class AnyLife(RuleBasedStateMachine):
 
     @invariant()
     def started_comes_first_and_the_end_is_said_before_the_close(self) -> None:
-        wire = [each for each in self.actions if isinstance(each, protocol.Send | protocol.SendAudio | protocol.Close)]
-        said = [each.message for each in wire if isinstance(each, protocol.Send)]
-        if any(isinstance(each, protocol.SendAudio) for each in wire):
+        sent = [each for each in self.actions if isinstance(each, wire.Send | wire.SendAudio | wire.Close)]
+        said = [each.message for each in sent if isinstance(each, wire.Send)]
+        if any(isinstance(each, wire.SendAudio) for each in sent):
             assert isinstance(said[0], StartedMessage)
-        if wire and isinstance(wire[-1], protocol.Close):
+        if sent and isinstance(sent[-1], wire.Close):
             last = said[-1]
-            assert wire[-2] == protocol.Send(last)
+            assert sent[-2] == wire.Send(last)
             assert isinstance(last, ErrorMessage | FinishedMessage)
-            assert wire[-1].code == (CLOSE_CODES[last.code] if isinstance(last, ErrorMessage) else 1000)
+            assert sent[-1].code == (CLOSE_CODES[last.code] if isinstance(last, ErrorMessage) else 1000)
             assert self.machine.state is State.CLOSED
 
     @invariant()
@@ -237,7 +251,7 @@ class AnyLife(RuleBasedStateMachine):
         kinds = names(self.actions)
         assert kinds.count("Open") <= 1
         complete = any(
-            isinstance(each, protocol.Send)
+            isinstance(each, wire.Send)
             and isinstance(each.message, FinishedMessage)
             and each.message.reason == "complete"
             for each in self.actions

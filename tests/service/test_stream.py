@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.audio.test_encoder import decode
 from tests.service.client import connect, hear, loudest_hz, send, speak, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine, pitch
+from tts_spec.audio.formats import AudioFormat, Codec
 from tts_spec.engine.port import Engine
 from tts_spec.types import SpeechError
 
@@ -41,6 +43,40 @@ async def test_the_formats_carry_the_same_samples(engine: Engine) -> None:
         floats = await speak(url, "Same words.", seed=4, format="pcm_f32le")
     assert floats.one("started")["format"] == "pcm_f32le"
     assert np.allclose(np.frombuffer(floats.audio, "<f4"), whole.samples, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("codec", "rate"),
+    [
+        ("pcm_s16le", 16_000), ("pcm_f32le", 48_000), ("ulaw", 8_000), ("wav", 22_050), ("mp3", 44_100), ("opus", 48_000),
+        ("aac", 24_000), ("flac", 24_000),
+    ],
+)  # fmt: skip
+async def test_g47_every_format_is_the_same_speech_at_the_rate_it_says(
+    fake: FakeEngine, codec: Codec, rate: int
+) -> None:
+    """Complaint G47: a rate declared and another one sent. The pitch tells."""
+    async with stream_url(fake) as url:
+        heard = await speak(url, "As many words as it takes.", seed=6, format=codec, sample_rate=rate)
+    started = heard.one("started")
+    assert (started["format"], started["sample_rate"]) == (codec, rate)
+    samples, decoded_rate = decode(AudioFormat(codec, rate), heard.audio)
+    assert decoded_rate == rate
+    assert len(samples) / rate == pytest.approx(heard.one("end")["stats"]["audio_s"], abs=1200 / rate)
+    assert loudest_hz(samples, rate) == pytest.approx(pitch(6), abs=3)
+
+
+async def test_slow_encoding_keeps_the_order_and_the_loop_free(fake: FakeEngine) -> None:
+    text = "word " * 40
+    async with stream_url(fake) as url:
+        first, second = await asyncio.gather(
+            speak(url, text, seed=3, format="flac", timestamps=True), speak(url, text, seed=9, format="flac")
+        )
+    for heard, seed in ((first, 3), (second, 9)):
+        samples, rate = decode(AudioFormat("flac", 24_000), heard.audio)
+        t = np.arange(len(samples)) / rate
+        assert np.abs(samples - 0.5 * np.sin(2 * np.pi * pitch(seed) * t)).max() < 1e-3
+    assert len(first.all("timestamps")) == 40
 
 
 async def test_text_may_come_by_the_letter(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.pcm import encode
+from tts_spec.audio.encoder import to_int16
 from tts_spec.bench.latency.playback import SECOND
 from tts_spec.bench.latency.target import Clock, sleep_until
 from tts_spec.bench.latency.utterance import Leave, Outcome, Utterance
@@ -57,7 +57,7 @@ class BaselineTarget:
                 if leave_ns is not None and now >= leave_ns:
                     utterance.left_ns, utterance.free_ns, utterance.outcome = leave_ns, now, Outcome.LEFT
                     return
-                utterance.hear(now, encode(pcm, "pcm_s16le"))
+                utterance.hear(now, to_int16(pcm).tobytes())
                 if leave_ns is None and request.leave is not None:
                     leave_ns = now + round(request.leave_after_s * SECOND)
         except Exception as error:  # whatever the model raises is this utterance's outcome
