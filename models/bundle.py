@@ -171,7 +171,7 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
         drafters[name] = SpeechLm(config)
         module(drafters[name], f"drafter-{name}", target_dtype)
     for lm in (target, *drafters.values()):
-        lm.pack()  # a seventh of a second that the first stream need not wait
+        lm.packed()  # a seventh of a second that the first stream need not wait
     return Bundle(manifest, codec, target, drafters, device)
 
 

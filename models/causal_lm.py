@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from models.kv_cache import KvCache
-from models.linear import Linear, Packed, step_dtype
+from models.packed import PackedCache, PackedMatrix, PackedTransformer, can_pack
 from models.transformer import Transformer
 from models.transformer_config import TransformerConfig
 
@@ -21,11 +21,12 @@ class CausalLm(nn.Module):
 
     def __init__(self, config: TransformerConfig, vocabulary: int, *, tied: bool = False) -> None:
         super().__init__()
+        self._packed: tuple[PackedTransformer, PackedMatrix] | None = None
         self.config = config
         self.tied = tied
         self.tokens = nn.Embedding(vocabulary, config.width)
         self.transformer = Transformer(config)
-        self.head = Linear(config.width, vocabulary)
+        self.head = nn.Linear(config.width, vocabulary, bias=False)
         if tied:
             self.head.weight = self.tokens.weight
 
@@ -35,23 +36,37 @@ class CausalLm(nn.Module):
         return logits
 
     def pack(self) -> None:
-        """Make decoding fast: pack every layer."""
-        for module in self.modules():
-            if isinstance(module, Packed):
-                module.pack()
+        """Make decoding fast, with the weights as they are now, where the kernels know them."""
+        if can_pack(self.tokens.weight):
+            self._packed = PackedTransformer(self.transformer), PackedMatrix(self.head.weight)
 
-    def cache(self, slots: int = 1) -> KvCache:
+    def cache(self, slots: int = 1) -> KvCache | PackedCache:
         """An empty cache for ``slots`` streams."""
-        return KvCache(self.config, slots, step_dtype(self.tokens.weight), self.tokens.weight.device)
+        if self._packed is not None:
+            return PackedCache(self.config, slots)
+        return KvCache(self.config, slots, self.tokens.weight.dtype, self.tokens.weight.device)
 
     @torch.inference_mode()
-    def hidden(self, ids: Sequence[int], cache: KvCache, counts: Sequence[int] | None = None) -> Tensor:
-        """Hidden states [N, width] of new positions; ``counts`` as in ``Transformer.step``, default: all in slot 0. Must be packed."""
-        index = torch.tensor(ids, device=self.tokens.weight.device)
-        x = self.tokens.weight[index].to(step_dtype(self.tokens.weight))
-        return self.transformer.step(x, cache, counts if counts is not None else [len(ids)])
+    def hidden(
+        self,
+        ids: Sequence[int],
+        cache: KvCache | PackedCache,
+        counts: Sequence[int] | None = None,
+        parents: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Hidden states [N, width] of new positions; the rest as in ``Transformer.step``, ``counts`` by default all in slot 0."""
+        x = self.tokens.weight[torch.tensor(ids, device=self.tokens.weight.device)]
+        counts = counts if counts is not None else [len(ids)]
+        if isinstance(cache, PackedCache):
+            assert self._packed is not None
+            return torch.from_numpy(self._packed[0].step(x.float().numpy(), cache, counts, parents))
+        return self.transformer.step(x, cache, counts, parents)
 
     @torch.inference_mode()
-    def step(self, ids: Sequence[int], cache: KvCache, counts: Sequence[int] | None = None) -> Tensor:
+    def step(self, ids: Sequence[int], cache: KvCache | PackedCache, counts: Sequence[int] | None = None) -> Tensor:
         """Logits [N, vocabulary] of new positions; see ``hidden``."""
-        return self.head.step(self.hidden(ids, cache, counts))
+        hidden = self.hidden(ids, cache, counts)
+        if self._packed is not None and isinstance(cache, PackedCache):
+            return torch.from_numpy(self._packed[1](hidden.numpy()))
+        logits: Tensor = self.head(hidden)
+        return logits

@@ -1,7 +1,5 @@
-"""The static KV cache: one ring of positions per stream (slot), rollback by setting a length.
+"""The static KV cache of passes by torch operators, as on a GPU: one ring of positions per stream (slot).
 
-The ring is ``window + MAX_ROWS`` long: a pass may write up to MAX_ROWS new positions and every one still sees its whole window.
-Whatever a rejected draft left behind lies beyond the length or outside every window, and is written over before it can be seen.
 A pass always reads the whole ring, empty slots masked, so that sums run in the same order however many rows it has.
 Knows no tokens and no layers' insides.
 """
@@ -17,9 +15,9 @@ import torch
 from torch import Tensor
 
 from models.rope import position_angles
+from models.slots import MAX_ROWS, Slots, chain, check_counts, check_parents
 from models.transformer_config import TransformerConfig
 
-MAX_ROWS = 16  # new positions in one pass
 QUERY_MULTIPLE = (
     4  # queries are padded to a multiple: matrix products of 1 to 3 rows add in another order than larger ones
 )
@@ -43,75 +41,37 @@ class PassLayout:
     mask: Tensor  # [B, 1, Q, capacity] 0 where visible, -inf elsewhere; Q = R x heads per kv head, padded
 
 
-@dataclass(frozen=True, slots=True)
-class FlatLayout:
-    """What the compiled kernels need of the same pass."""
-
-    cos: npt.NDArray[np.float32]  # [N, head_width / 2]
-    sin: npt.NDArray[np.float32]
-    positions: npt.NDArray[np.int64]  # [N] in the stream
-    places: npt.NDArray[np.int64]  # [N] where to write: slot x capacity + ring place
-
-
-class KvCache:
-    """Keys and values of ``slots`` streams. ``lengths[s]`` positions of slot s are committed; ``rewind`` rolls back."""
+class KvCache(Slots):
+    """Keys and values of ``slots`` streams."""
 
     def __init__(
         self, config: TransformerConfig, slots: int, dtype: torch.dtype, device: torch.device | str = "cpu"
     ) -> None:
+        super().__init__(slots, config.window + MAX_ROWS)
         self.config = config
-        self.capacity = config.window + MAX_ROWS
         shape = (config.layers, slots, self.capacity, 2, config.kv_heads, config.head_width)
         self.store = torch.zeros(shape, dtype=dtype, device=device)
         self._flat = [layer.flatten(0, 1) for layer in self.store]  # [slots capacity, 2, kv_heads, hw] each
         self._layers = [layer.permute(2, 0, 3, 1, 4) for layer in self.store]  # [2, slots, kv_heads, capacity, hw] each
-        self._arrays: list[npt.NDArray[np.float32]] | None = None
         self._ring = np.arange(self.capacity)
-        self.lengths = [0] * slots
-        self._written = [0] * slots  # positions below which anything was ever written, since position 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the preallocated store."""
         return self.store.nbytes
 
-    def rewind(self, slot: int, length: int) -> None:
-        """Set the length of ``slot``, at most to what it is.
+    def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
+        """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
+        for position, row in enumerate(path):
+            if row != position:
+                to, source = (start + position) % self.capacity, (start + row) % self.capacity
+                self.store[:, slot, to] = self.store[:, slot, source]
+        self.rewind(slot, start + len(path))
 
-        Raises ValueError when ``length`` lies beyond what is held, or so far back that the ring has written over what must be seen.
-        """
-        if not 0 <= length <= self.lengths[slot]:
-            raise ValueError(f"length is {length}; only {self.lengths[slot]} positions are cached")
-        written = self._written[slot] if length else 0
-        if written > self.capacity and written - length > MAX_ROWS:
-            raise ValueError(f"length is {length}; {written} positions were written, at most {MAX_ROWS} can be undone")
-        self.lengths[slot], self._written[slot] = length, written
-
-    def flat_layout(self, counts: Sequence[int]) -> FlatLayout:
-        """Like ``layout``, for the compiled kernels."""
-        _check(counts)
-        number = np.array(counts)
-        slots = np.repeat(np.arange(len(counts)), number)
-        ends = np.cumsum(number)
-        within = np.arange(ends[-1]) - np.repeat(ends - number, number)
-        positions = np.array(self.lengths[: len(counts)])[slots] + within
-        half = self.config.head_width // 2
-        angles = positions[:, None] * self.config.rope_base ** (-np.arange(half) / half)
-        cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-        return FlatLayout(cos, sin, positions, slots * self.capacity + positions % self.capacity)
-
-    def arrays(self) -> list[npt.NDArray[np.float32]]:
-        """The store of each layer as an array [slots x capacity, 2, kv_heads, head_width] in the same memory."""
-        if self._arrays is None:
-            self._arrays = [flat.numpy() for flat in self._flat]
-        return self._arrays
-
-    def layout(self, counts: Sequence[int]) -> PassLayout:
-        """Layout of a pass of ``counts[s]`` new positions in each slot s; slots past the end of ``counts`` have none.
-
-        Raises ValueError when there are none at all, or more than MAX_ROWS in one slot.
-        """
-        _check(counts)
+    def layout(self, counts: Sequence[int], parents: Sequence[int] | None = None) -> PassLayout:
+        """Layout of a pass; see ``Transformer.step``. Raises ValueError for counts and parents that one pass cannot take."""
+        check_counts(counts)
+        check_parents(counts, parents if parents is not None else chain(counts))
         rows = max(counts)
         config = self.config
         used = [slot for slot, count in enumerate(counts) if count]
@@ -128,7 +88,9 @@ class KvCache:
         # Padding sees everything: never an empty row.
         mask = np.zeros((len(number), 1, queries, self.capacity), np.float32)
         mask[:, 0, : rows * groups] = np.where(visible, np.float32(0), np.float32("-inf")).repeat(groups, axis=1)
-        positions = block[real]  # [N]
+        positions = places = block[real]  # [N]
+        if parents is not None:
+            positions = self._open_tree(mask, places, counts[first:end], parents, groups)
         slots = np.repeat(np.arange(first, end), number)
         spread = gather = None
         if not real.all():
@@ -139,7 +101,7 @@ class KvCache:
         return PassLayout(
             cos=self._tensor(cos[:, None]),
             sin=self._tensor(sin[:, None]),
-            places=self._index(slots * self.capacity + positions % self.capacity),
+            places=self._index(slots * self.capacity + places % self.capacity),
             slots=slice(first, end),
             spread=spread,
             gather=gather,
@@ -147,25 +109,39 @@ class KvCache:
             mask=self._tensor(mask),
         )
 
+    def _open_tree(
+        self,
+        mask: npt.NDArray[np.float32],
+        places: npt.NDArray[np.int64],
+        counts: Sequence[int],
+        parents: Sequence[int],
+        groups: int,
+    ) -> npt.NDArray[np.int64]:
+        """Let every row of ``mask`` see the committed window and its own path instead of all rows before it -> positions [N]."""
+        positions = np.empty(len(places), np.int64)
+        first = 0
+        for b, count in enumerate(counts):
+            start = int(places[first]) if count else 0
+            paths: list[list[int]] = []
+            for row, parent in enumerate(parents[first : first + count]):
+                paths.append([*(paths[parent] if parent >= 0 else []), row])
+                position = positions[first + row] = start + len(paths[row]) - 1
+                committed = np.arange(max(0, position - self.config.window + 1), start)
+                seen = np.concatenate([committed, start + np.array(paths[row])])[-self.config.window :]
+                line = np.full(self.capacity, -np.inf, np.float32)
+                line[seen % self.capacity] = 0
+                mask[b, 0, row * groups : (row + 1) * groups] = line
+            first += count
+        return positions
+
     def write(self, layer: int, kv: Tensor, layout: PassLayout) -> tuple[Tensor, Tensor]:
         """Store ``kv`` [N, 2, kv_heads, hw] of the new positions -> the block's keys and values [B, kv_heads, capacity, hw]."""
         self._flat[layer].index_copy_(0, layout.places, kv)
         keys, values = self._layers[layer][:, layout.slots]
         return keys, values
 
-    def advance(self, counts: Sequence[int]) -> None:
-        """Count the new positions of a pass as written."""
-        for slot, count in enumerate(counts):
-            self.lengths[slot] += count
-            self._written[slot] = max(self._written[slot], self.lengths[slot])
-
     def _tensor(self, values: npt.NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(values).to(self.store.device, self.store.dtype)
 
     def _index(self, values: npt.NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(values).to(self.store.device)
-
-
-def _check(counts: Sequence[int]) -> None:
-    if not 1 <= max(counts, default=0) <= MAX_ROWS or min(counts) < 0:
-        raise ValueError(f"counts is {list(counts)}; allowed: 0 to {MAX_ROWS} for each slot, one of them at least 1")

@@ -7,14 +7,15 @@ What a stream gets does not depend on who else is in the pass. Knows no sampling
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from models.kv_cache import MAX_ROWS, KvCache
-from models.linear import Linear
+from models.kv_cache import KvCache
+from models.packed import PackedCache
+from models.slots import MAX_ROWS
 from models.speech_lm import NO_TOKEN, OFFSETS, SpeechLm
 
 Logits = npt.NDArray[np.float32]  # [R, codebook_size + 2]; -inf where the due codebook has no such decision
@@ -32,8 +33,14 @@ class StreamInput(NamedTuple):
 class LogitSource(Protocol):
     """What a round asks of a model."""
 
-    def forward(self, inputs: Sequence[StreamInput], start: int) -> Logits:
-        """Logits after each of ``inputs``, at positions ``start`` and after; whatever was fed from ``start`` on is forgotten."""
+    def forward(self, inputs: Sequence[StreamInput], start: int, parents: Sequence[int] | None = None) -> Logits:
+        """Logits after each of ``inputs``, at positions ``start`` and after; whatever was fed from ``start`` on is forgotten.
+
+        ``parents``: of a tree of at most MAX_ROWS inputs: for each the one before it in its path, -1 = none; None = a chain.
+        """
+
+    def keep(self, start: int, path: Sequence[int]) -> None:
+        """Of the tree fed at ``start`` keep the inputs ``path``, root first; the others are forgotten."""
 
 
 class LmStream:
@@ -70,30 +77,41 @@ class LmStream:
             self.inside = self.inside[before - self.dropped :].clone()
             self.dropped = before
 
-    def forward(self, inputs: Sequence[StreamInput], start: int) -> Logits:
+    def forward(self, inputs: Sequence[StreamInput], start: int, parents: Sequence[int] | None = None) -> Logits:
         """``LmBatch.forward`` for this stream alone."""
-        return self.batch.forward([(self, inputs, start)])[0]
+        return self.batch.forward([Request(self, inputs, start, parents)])[0]
+
+    def keep(self, start: int, path: Sequence[int]) -> None:
+        """See ``LogitSource.keep``."""
+        self.batch.cache.keep(self.slot, start, path)
 
     def close(self) -> None:
         """Give the slot back. Idempotent."""
         self.batch.free(self)
 
 
-Request = tuple[LmStream, Sequence[StreamInput], int]  # a stream, its inputs, the position of the first
+class Request(NamedTuple):
+    """What a stream asks of a pass."""
+
+    stream: LmStream
+    inputs: Sequence[StreamInput]
+    start: int  # position of the first
+    parents: Sequence[int] | None = None  # see ``LogitSource.forward``
 
 
 class LmBatch:
     """``lm`` with ``slots`` preallocated. Not thread-safe: one owner."""
 
     def __init__(self, lm: SpeechLm, slots: int) -> None:
-        lm.pack()
         self.lm = lm
-        self.device, self.dtype = lm.tokens.weight.device, lm.step_dtype
-        self.cache = KvCache(lm.config.transformer, slots, self.dtype, self.device)
-        # The embeddings as arrays, where decoding is on the CPU in float32.
-        self._tables: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
-        if self.device.type == "cpu" and self.dtype == torch.float32:
-            self._tables = lm.tokens.weight.detach().float().numpy(), lm.counts.weight.detach().float().numpy()
+        self.packed = lm.packed()
+        self.device = lm.tokens.weight.device
+        self.dtype = torch.float32 if self.packed else lm.tokens.weight.dtype  # of vectors and sums
+        self.cache: KvCache | PackedCache
+        if self.packed:
+            self.cache = PackedCache(lm.config.transformer, slots)
+        else:
+            self.cache = KvCache(lm.config.transformer, slots, self.dtype, self.device)
         self._free = list(range(slots))
         self._taken: dict[int, LmStream] = {}
 
@@ -126,64 +144,87 @@ class LmBatch:
         """Feed every request's inputs at positions ``start`` and after; everything its slot held from ``start`` on is forgotten.
 
         At most one request a stream, each with at least one input. Returns float32 logits [R, codebook_size + 2] of each. Raises
-        ValueError when a ``start`` is no length the cache can be rewound to.
+        ValueError when a ``start`` is no length the cache can be rewound to, or a tree has more than MAX_ROWS inputs.
         """
-        for stream, _, start in requests:
-            self.cache.rewind(stream.slot, start)
-        in_order = sorted(requests, key=lambda request: request[0].slot)
-        parts: dict[int, list[Logits]] = {stream.slot: [] for stream, _, _ in requests}
-        for at in range(0, max(len(inputs) for _, inputs, _ in in_order), MAX_ROWS):
-            now = [(stream, inputs[at : at + MAX_ROWS]) for stream, inputs, _ in in_order if len(inputs) > at]
-            for (stream, _), logits in zip(now, self._pass(now), strict=True):
-                parts[stream.slot].append(logits)
-        return [np.concatenate(parts[stream.slot]) for stream, _, _ in requests]
+        for request in requests:
+            self.cache.rewind(request.stream.slot, request.start)
+            if request.parents is not None and len(request.inputs) > MAX_ROWS:
+                raise ValueError(f"a tree of {len(request.inputs)} inputs; allowed: {MAX_ROWS}")
+        in_order = sorted(requests, key=lambda request: request.stream.slot)
+        parts: dict[int, list[Logits]] = {request.stream.slot: [] for request in requests}
+        for at in range(0, max(len(request.inputs) for request in in_order), MAX_ROWS):
+            now = [
+                request._replace(inputs=request.inputs[at : at + MAX_ROWS])
+                for request in in_order
+                if len(request.inputs) > at
+            ]
+            for request, logits in zip(now, self._pass(now), strict=True):
+                parts[request.stream.slot].append(logits)
+        if len(in_order[0].inputs) <= MAX_ROWS and len(requests) == 1:
+            return parts[in_order[0].stream.slot]
+        return [np.concatenate(parts[request.stream.slot]) for request in requests]
 
-    def _pass(self, requests: Sequence[tuple[LmStream, Sequence[StreamInput]]]) -> list[Logits]:
+    def _pass(self, requests: Sequence[Request]) -> list[Logits]:
         lm = self.lm
-        counts = [0] * (requests[-1][0].slot + 1)
-        for stream, inputs in requests:
-            counts[stream.slot] = len(inputs)
-        hidden = lm.transformer.step(self._vectors(requests), self.cache, counts)  # [N, width]
-        due = np.array([item.due for _, inputs in requests for item in inputs])
-        logits = np.full((len(due), lm.config.codebook_size + 2), -np.inf, np.float32)
-        for book in set(due):
-            rows = np.flatnonzero(due == book)
-            chosen = hidden if len(rows) == len(due) else hidden[torch.from_numpy(rows).to(self.device)]
-            head = cast(Linear, lm.heads[book])
-            logits[rows, : head.out_features] = head.step(chosen).float().cpu().numpy()
-        return np.split(logits, np.cumsum([len(inputs) for _, inputs in requests])[:-1])
+        counts = [0] * (requests[-1].stream.slot + 1)
+        parents: list[int] | None = [] if any(request.parents is not None for request in requests) else None
+        for request in requests:
+            count = counts[request.stream.slot] = len(request.inputs)
+            if parents is not None:
+                parents.extend(request.parents if request.parents is not None else range(-1, count - 1))
+        due = np.array([item.due for request in requests for item in request.inputs])
+        if self.packed is not None:
+            assert isinstance(self.cache, PackedCache)
+            rows = self._rows(requests, self.packed.tokens, self.packed.counts)
+            states = self.packed.transformer.step(rows, self.cache, counts, parents)  # [N, width]
+            logits = self.packed.heads(states, due)
+        else:
+            assert isinstance(self.cache, KvCache)
+            hidden = lm.transformer.step(self._vectors(requests), self.cache, counts, parents)  # [N, width]
+            logits = np.full((len(due), lm.config.codebook_size + 2), -np.inf, np.float32)
+            for book in set(due):
+                rows_due = np.flatnonzero(due == book)
+                made = lm.heads[book](hidden[torch.from_numpy(rows_due).to(self.device)])
+                logits[rows_due, : made.shape[1]] = made.float().cpu().numpy()
+        if len(requests) == 1:
+            return [logits]
+        return np.split(logits, np.cumsum([len(request.inputs) for request in requests])[:-1])
 
-    def _vectors(self, requests: Sequence[tuple[LmStream, Sequence[StreamInput]]]) -> torch.Tensor:
-        """[N, width]."""
+    def _rows(
+        self, requests: Sequence[Request], tokens: npt.NDArray[np.float32], counts: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
+        """[N, width] of few inputs: three additions each cost less than the operators of a gather."""
+        last = len(counts) - 1
+        made = np.empty((sum(len(request.inputs) for request in requests), tokens.shape[1]), np.float32)
+        row = 0
+        for stream, inputs, _, _ in requests:
+            entry, inside = stream.entry.numpy(), stream.inside.numpy()
+            for item in inputs:
+                phoneme = item.phoneme - stream.dropped
+                if item.token == NO_TOKEN:
+                    made[row] = entry[phoneme]
+                else:
+                    np.add(tokens[item.token], counts[min(item.frames, last)], out=made[row])
+                    made[row] += inside[phoneme]
+                row += 1
+        return made
+
+    def _vectors(self, requests: Sequence[Request]) -> torch.Tensor:
+        """The same by torch, on the model's device."""
         lm = self.lm
+        items = [item for request in requests for item in request.inputs]
         last = lm.counts.num_embeddings - 1
-        if self._tables is not None:  # a few rows: three additions each cost less than the operators of a gather
-            token_table, count_table = self._tables
-            made = np.empty((sum(len(inputs) for _, inputs in requests), token_table.shape[1]), np.float32)
-            row = 0
-            for stream, inputs in requests:
-                entry, inside_table = stream.entry.numpy(), stream.inside.numpy()
-                for item in inputs:
-                    phoneme = item.phoneme - stream.dropped
-                    if item.token == NO_TOKEN:
-                        made[row] = entry[phoneme]
-                    else:
-                        np.add(token_table[item.token], count_table[min(item.frames, last)], out=made[row])
-                        made[row] += inside_table[phoneme]
-                    row += 1
-            return torch.from_numpy(made)
-        items = [item for _, inputs in requests for item in inputs]
         columns = [(max(item.token, 0), min(item.frames, last)) for item in items]
         tokens, counts = torch.from_numpy(np.array(columns).T).to(self.device)
         inside = []
-        for stream, inputs in requests:
+        for stream, inputs, _, _ in requests:
             index = torch.from_numpy(np.array([item.phoneme for item in inputs]) - stream.dropped)
             inside.append(stream.inside[index.to(self.device)])
         # Plain indexing; an input that is a phoneme is put in its place afterwards.
         x = lm.tokens.weight[tokens].to(self.dtype) + lm.counts.weight[counts]
-        x += torch.cat(inside) if len(inside) > 1 else inside[0]
+        x += torch.cat(inside)
         row = 0
-        for stream, inputs in requests:
+        for stream, inputs, _, _ in requests:
             for item in inputs:
                 if item.token == NO_TOKEN:
                     x[row] = stream.entry[item.phoneme - stream.dropped]

@@ -8,11 +8,12 @@ Knows ids, not text; knows nothing of sampling, scripts or drafts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from models.linear import Linear, Packed, step_dtype
+from models.packed import PackedHeads, PackedTransformer, can_pack
 from models.transformer import Transformer
 from models.transformer_config import TransformerConfig
 
@@ -48,11 +49,22 @@ class SpeechLmConfig:
         return self.advance + 1
 
 
+class PackedLm:
+    """A ``SpeechLm``'s weights for decoding on the CPU."""
+
+    def __init__(self, lm: SpeechLm) -> None:
+        self.transformer = PackedTransformer(lm.transformer)
+        self.heads = PackedHeads([head.weight for head in cast("list[nn.Linear]", list(lm.heads))])
+        self.tokens = lm.tokens.weight.detach().float().numpy()
+        self.counts = lm.counts.weight.detach().float().numpy()
+
+
 class SpeechLm(nn.Module):
     """See the module. Decisions of codebook 0 have ``codebook_size + 2`` logits (the last two ADVANCE, END), others ``codebook_size``."""
 
     def __init__(self, config: SpeechLmConfig) -> None:
         super().__init__()
+        self._packed: tuple[object, PackedLm] | None = None
         self.config = config
         width = config.transformer.width
         self.tokens = nn.Embedding(config.codebooks * config.codebook_size, width)
@@ -63,21 +75,27 @@ class SpeechLm(nn.Module):
         self.speed = nn.Linear(3, width, bias=False)
         self.transformer = Transformer(config.transformer)
         self.heads = nn.ModuleList(
-            Linear(width, config.codebook_size + (2 if book == 0 else 0)) for book in range(config.codebooks)
+            nn.Linear(width, config.codebook_size + (2 if book == 0 else 0), bias=False)
+            for book in range(config.codebooks)
         )
         for table in (self.tokens, self.around, self.beside, self.counts, self.voices, self.speed, *self.heads):
             nn.init.normal_(table.weight, std=0.02)
 
-    def pack(self) -> None:
-        """Make decoding fast: pack every layer. Does nothing for those whose weights have not changed since."""
-        for module in self.modules():
-            if isinstance(module, Packed):
-                module.pack()
+    def packed(self) -> PackedLm | None:
+        """The weights as they are now in the form in which the CPU decodes fastest; None where that is not known."""
+        if not can_pack(self.tokens.weight):
+            return None
+        # Inference tensors have no version, and cannot change.
+        source = tuple(
+            (weight.data_ptr(), weight.dtype, 0 if weight.is_inference() else weight._version)
+            for weight in self.parameters()
+        )
+        if self._packed is None or self._packed[0] != source:
+            self._packed = source, PackedLm(self)
+        return self._packed[1]
 
-    @property
-    def step_dtype(self) -> torch.dtype:
-        """What decoding computes in."""
-        return step_dtype(self.tokens.weight)
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_packed": None}
 
     def speaker(self, voice_weights: Tensor, speed: Tensor) -> Tensor:
         """``voice_weights`` [B, voices] (one-hot or a mix), ``speed`` [B] (1 = the teacher's pace) -> [B, width]."""

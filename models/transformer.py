@@ -13,9 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.fast_pass import can_run, fast_step
 from models.kv_cache import KvCache, PassLayout
-from models.linear import Linear, RmsNorm
 from models.rope import rope_table, rotate
 from models.transformer_config import TransformerConfig
 
@@ -28,10 +26,10 @@ class Attention(nn.Module):
         self.config = config
         kv_width = config.kv_heads * config.head_width
         q_width = config.heads * config.head_width
-        self.qkv = Linear(config.width, q_width + 2 * kv_width, bias=config.qkv_bias)
-        self.out = Linear(q_width, config.width)
-        self.q_norm = RmsNorm(config.head_width, config.norm_eps) if config.qk_norm else None
-        self.k_norm = RmsNorm(config.head_width, config.norm_eps) if config.qk_norm else None
+        self.qkv = nn.Linear(config.width, q_width + 2 * kv_width, bias=config.qkv_bias)
+        self.out = nn.Linear(q_width, config.width, bias=False)
+        self.q_norm = nn.RMSNorm(config.head_width, config.norm_eps) if config.qk_norm else None
+        self.k_norm = nn.RMSNorm(config.head_width, config.norm_eps) if config.qk_norm else None
 
     def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``x`` [B, T, width] -> rotated q [B, heads, T, hw] and k, v [B, kv_heads, T, hw]."""
@@ -81,11 +79,11 @@ class Attention(nn.Module):
         """New positions only: ``x`` [N, width]; writes their keys and values into ``cache`` and reads all visible ones."""
         config = self.config
         kv_heads, head_width = config.kv_heads, config.head_width
-        joined = self.qkv.step(x).view(-1, config.heads + 2 * kv_heads, head_width)
+        joined = self.qkv(x).view(-1, config.heads + 2 * kv_heads, head_width)
         turning = joined.narrow(1, 0, config.heads + kv_heads)
         if self.q_norm is not None and self.k_norm is not None:
             for norm, part in zip((self.q_norm, self.k_norm), turning.split([config.heads, kv_heads], 1), strict=True):
-                part.copy_(norm.step(part))
+                part.copy_(norm(part))
         torch.addcmul(turning * layout.cos, turning.roll(head_width // 2, -1), layout.sin, out=turning)
         kv = joined.narrow(1, config.heads, 2 * kv_heads).view(-1, 2, kv_heads, head_width)
         keys, values = cache.write(layer, kv, layout)  # [B, kv_heads, capacity, hw] each
@@ -102,7 +100,8 @@ class Attention(nn.Module):
         y = y.reshape(batch, kv_heads, rows, -1, head_width).transpose(1, 2).reshape(batch * rows, -1)
         if layout.gather is not None:
             y = y.index_select(0, layout.gather)
-        return self.out.step(y)
+        merged: Tensor = self.out(y)
+        return merged
 
 
 class Block(nn.Module):
@@ -110,11 +109,11 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention_norm = RmsNorm(config.width, config.norm_eps)
+        self.attention_norm = nn.RMSNorm(config.width, config.norm_eps)
         self.attention = Attention(config)
-        self.mlp_norm = RmsNorm(config.width, config.norm_eps)
-        self.gate_up = Linear(config.width, 2 * config.hidden)
-        self.down = Linear(config.hidden, config.width)
+        self.mlp_norm = nn.RMSNorm(config.width, config.norm_eps)
+        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.width, bias=False)
 
     def mlp(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
@@ -123,9 +122,8 @@ class Block(nn.Module):
 
     def step(self, x: Tensor, layer: int, cache: KvCache, layout: PassLayout) -> Tensor:
         """New positions only: ``x`` [N, width] -> the same."""
-        x = x + self.attention.step(self.attention_norm.step(x), layer, cache, layout)
-        gate, up = self.gate_up.step(self.mlp_norm.step(x)).chunk(2, dim=-1)
-        return x + self.down.step(F.silu(gate) * up)
+        x = x + self.attention.step(self.attention_norm(x), layer, cache, layout)
+        return x + self.mlp(x)
 
 
 class Transformer(nn.Module):
@@ -135,7 +133,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = RmsNorm(config.width, config.norm_eps)
+        self.norm = nn.RMSNorm(config.width, config.norm_eps)
         for name, parameter in self.named_parameters():
             if name.endswith(("out.weight", "down.weight")):
                 nn.init.normal_(parameter, std=0.02 / (2 * config.layers) ** 0.5)
@@ -147,27 +145,31 @@ class Transformer(nn.Module):
         rows = x.shape[1]
         positions = torch.arange(rows, device=x.device)
         cos, sin = rope_table(positions, self.config.head_width, self.config.rope_base)
-        for block in cast(list[Block], self.blocks):
+        for block in self.layers:
             x = x + block.attention(block.attention_norm(x), cos, sin)
             x = x + block.mlp(x)
         normed: Tensor = self.norm(x)
         return normed
 
+    @property
+    def layers(self) -> list[Block]:
+        """The blocks, typed."""
+        return cast(list[Block], list(self.blocks))
+
     @torch.inference_mode()
-    def step(self, x: Tensor, cache: KvCache, counts: Sequence[int]) -> Tensor:
-        """New positions after the cache's lengths -> hidden states [N, width].
+    def step(self, x: Tensor, cache: KvCache, counts: Sequence[int], parents: Sequence[int] | None = None) -> Tensor:
+        """New positions after the cache's lengths -> hidden states [N, width]. On a CPU ``models.packed`` does the same faster.
 
         Args:
             x: [N, width], ``counts[s]`` positions of each slot s one after another; N is their sum.
-            cache: its lengths move on by ``counts`` (``rewind`` rolls back); like ``x`` of ``step_dtype``.
-            counts: see ``KvCache.layout``.
-
-        Every layer must have been packed since its weight last changed.
+            cache: its lengths move on by ``counts`` (``rewind`` rolls back); like ``x`` in dtype and device.
+            counts: 0 to MAX_ROWS for each slot; slots past the end of ``counts`` have none.
+            parents: of a tree: for every position the row before it in its path, counted within its slot, -1 for the committed ones; a
+                position comes after its parent. None = a chain. Siblings share a position in the stream.
         """
-        if can_run(self, x):
-            return fast_step(self, x, cache, counts)
-        layout = cache.layout(counts)
-        for index, block in enumerate(cast(list[Block], self.blocks)):
+        layout = cache.layout(counts, parents)
+        for index, block in enumerate(self.layers):
             x = block.step(x, index, cache, layout)
         cache.advance(counts)
-        return self.norm.step(x)
+        normed: Tensor = self.norm(x)
+        return normed

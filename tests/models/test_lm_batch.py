@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from models.lm_stream import LmBatch, LmStream, StreamInput
+from models.lm_stream import LmBatch, LmStream, Request, StreamInput
 from models.speech_lm import NO_TOKEN
 from tests.speculate.streams import small_lm
 
@@ -50,7 +50,7 @@ def test_streams_that_come_and_go_get_what_they_get_alone() -> None:
             key, stream, alone, length = live[index]
             start = rng.randint(max(0, length - 5), length)
             inputs = inputs_of(rng, rng.choice([1, 2, 5, 16, 20]))
-            requests.append((stream, inputs, start))
+            requests.append(Request(stream, inputs, start))
             expected.append(alone.forward(inputs, start))
             live[index] = (key, stream, alone, start + len(inputs))
         for got, want in zip(batch.forward(requests), expected, strict=True):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.kv_cache import MAX_ROWS
 from models.lm_stream import LmBatch, Logits, StreamInput
+from models.slots import MAX_ROWS
 from models.speech_lm import MAX_COUNT, NO_TOKEN, OFFSETS, SpeechLm, SpeechLmConfig
 from models.training.lm_loss import hidden_states
 from models.training.woven import Rows

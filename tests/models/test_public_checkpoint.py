@@ -12,8 +12,8 @@ import torch
 import transformers
 
 from models.causal_lm import CausalLm
-from models.kv_cache import MAX_ROWS
 from models.public_checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from models.slots import MAX_ROWS
 from models.transformer_config import TransformerConfig
 
 SIZES = {

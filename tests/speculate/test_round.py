@@ -6,9 +6,10 @@ import random
 
 import numpy as np
 import pytest
-import torch
 
+from models.kernels import BLOCK, Floats
 from models.lm_stream import LmStream
+from models.packed import PackedCache
 from tests.speculate.streams import (
     DRAFTERS,
     VOCABULARY,
@@ -75,10 +76,13 @@ def test_a_tail_begins_at_the_next_position() -> None:
     assert true > 3 * shifted
 
 
-def cached(stream: LmStream, length: int) -> torch.Tensor:
-    """Keys and values of the positions the next input at ``length`` sees, in order [layers, positions, 2, kv_heads, head_width]."""
-    positions = range(max(0, length - WINDOW + 1), length)
-    return stream.batch.cache.store[:, 0, [position % stream.batch.cache.capacity for position in positions]]
+def cached(stream: LmStream, length: int) -> list[Floats]:
+    """Keys and values of every position that the next input at ``length`` sees, in order."""
+    cache = stream.batch.cache
+    assert isinstance(cache, PackedCache)
+    places = [position % cache.capacity for position in range(max(0, length - WINDOW + 1), length)]
+    keys = [cache.keys[:, 0, :, place // BLOCK, :, place % BLOCK] for place in places]
+    return [*keys, *(cache.values[:, 0, :, place] for place in places)]
 
 
 def assert_equals_fresh_prefill(outcome: Outcome, text_windows: list[list[int]], length: int) -> None:
@@ -87,8 +91,9 @@ def assert_equals_fresh_prefill(outcome: Outcome, text_windows: list[list[int]],
     fresh.extend(text_windows)
     expected_logits = fresh.forward(inputs[: length + 1], 0)[-1]
     logits = outcome.target.forward(inputs[length : length + 1], length)[-1]
-    np.testing.assert_allclose(logits, expected_logits, atol=1e-5, rtol=0)
-    torch.testing.assert_close(cached(outcome.target, length), cached(fresh, length), atol=1e-5, rtol=0)
+    assert np.array_equal(logits, expected_logits)
+    for got, expected in zip(cached(outcome.target, length), cached(fresh, length), strict=True):
+        assert np.array_equal(got, expected)
 
 
 @pytest.mark.parametrize("gamma", [1, 5, 15])

@@ -41,7 +41,7 @@ class SilentStream(SpeechStream):
         self.decisions: tuple[int, ...] = ()
         self.margin: tuple[float, float] | None = None
         self._watched: int | None = None
-        self._epsilon = torch.finfo(bundle.target.step_dtype).eps
+        self._epsilon = torch.finfo(bundle.target.tokens.weight.dtype).eps
 
     def run(self, text: str, watched: int | None = None) -> SilentStream:
         """Speak ``text`` to its end, or, if plain, to decision ``watched``: ``margin`` is then (gap of its two best scores, rounding)."""

@@ -25,13 +25,14 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
 from models.causal_lm import CausalLm
 from models.evaluation.sentences import held_out_sentences
-from models.kv_cache import MAX_ROWS
-from models.linear import Linear
 from models.lm_stream import Logits, StreamInput
+from models.packed import PackedMatrix
 from models.public_checkpoint import load_checkpoint, save_checkpoint
+from models.slots import MAX_ROWS
 from models.speech_lm import NO_TOKEN, OFFSETS, SpeechLm
 from tts_spec.engine.passage import Passage
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
@@ -59,7 +60,7 @@ def joint_lm(lm: SpeechLm, positions: int) -> CausalLm:
         phonemes = lm.around.weight[current : current + config.symbols].float()
         ends = torch.zeros(2, transformer.width)
         made.tokens.weight.copy_(torch.cat([lm.tokens.weight.float(), ends, phonemes]) + speaker)
-        heads = [cast(Linear, head).weight.float() for head in lm.heads]
+        heads = [cast(nn.Linear, head).weight.float() for head in lm.heads]
         size = config.codebook_size
         rows = [*(head[:size] for head in heads), heads[0][size:], torch.zeros(config.symbols, transformer.width)]
         made.head.weight.copy_(torch.cat(rows))
@@ -72,12 +73,8 @@ class PlainModel:
 
     def __init__(self, lm: CausalLm, vocabulary: Vocabulary) -> None:
         self.lm = lm
-        self.heads = []
-        for rows in lm.head.weight.detach()[: vocabulary.advance].split(vocabulary.codebook_size):
-            head = Linear(*reversed(rows.shape)).to(rows.dtype)
-            head.weight = torch.nn.Parameter(rows, requires_grad=False)
-            head.pack()
-            self.heads.append(head)
+        audio = lm.head.weight.detach()[: vocabulary.advance]
+        self.heads = [PackedMatrix(rows) for rows in audio.split(vocabulary.codebook_size)]
 
 
 class PlainStream:
@@ -90,19 +87,26 @@ class PlainStream:
         for at in range(0, self._before, MAX_ROWS):
             model.lm.hidden(prompt[at : min(at + MAX_ROWS, self._before)], self._cache)
 
+    def keep(self, start: int, path: Sequence[int]) -> None:
+        """See ``LogitSource``."""
+        self._cache.keep(0, self._before + start, path)
+
     @torch.inference_mode()
-    def forward(self, inputs: Sequence[StreamInput], start: int) -> Logits:
+    def forward(self, inputs: Sequence[StreamInput], start: int, parents: Sequence[int] | None = None) -> Logits:
         """See ``LogitSource``."""
         self._cache.rewind(0, self._before + start)
         ids = [self._last if item.token == NO_TOKEN else item.token for item in inputs]
-        parts = [self._model.lm.hidden(ids[at : at + MAX_ROWS], self._cache) for at in range(0, len(ids), MAX_ROWS)]
-        hidden = torch.cat(parts)
-        size = self._model.heads[0].out_features
+        parts = [
+            self._model.lm.hidden(ids[at : at + MAX_ROWS], self._cache, parents=parents)
+            for at in range(0, len(ids), MAX_ROWS)
+        ]
+        hidden = torch.cat(parts).numpy()
+        size = self._model.heads[0].outputs
         logits = np.full((len(ids), size + 2), -np.inf, np.float32)
         due = np.array([item.due for item in inputs])
         for book in set(due):
             rows = np.flatnonzero(due == book)
-            logits[rows, :size] = self._model.heads[book].step(hidden[rows]).float().numpy()
+            logits[rows, :size] = self._model.heads[book](hidden[rows])
         return logits
 
 

@@ -1,0 +1,177 @@
+"""Weights laid out for the compiled kernels, and the caches and passes that belong to them: decoding on the CPU.
+
+bfloat16 weights are multiplied with rows rounded to bfloat16, as in training under autocast; float32 weights with float32 rows. Sums are
+float32 in both. Knows modules and arrays; knows no tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from models.kernels import BLOCK, Floats, Words, decide, lay_out, product, run_layers
+from models.slots import MAX_ROWS, Slots, chain, check_counts, check_parents
+from models.transformer_config import TransformerConfig
+
+if TYPE_CHECKING:
+    from models.transformer import Transformer
+
+ALIGNMENT = 64  # bytes of a cache line and of a vector
+
+
+def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Zeros that begin at a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether the kernels know this weight's device and type."""
+    return weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
+
+
+def pack(weight: Tensor, outputs: int = 0) -> Words:
+    """``weight`` [out, in], bfloat16 or float32 -> the packed matrix [blocks, steps, 64]; ``outputs``: at least so many, zeros past out."""
+    count, columns = weight.shape
+    blocks = -(-max(count, outputs) // BLOCK)
+    pairs = weight.dtype == torch.bfloat16
+    per_word = 2 if pairs else 1
+    steps = -(-columns // per_word)
+    bits = (weight.detach().contiguous().view(torch.int16) if pairs else weight.detach().contiguous()).numpy()
+    padded = np.zeros((blocks * BLOCK, steps * per_word), bits.dtype)
+    padded[:count, :columns] = bits
+    words = padded.view(np.uint32).reshape(blocks, BLOCK, steps).transpose(0, 2, 1)
+    made: Words = aligned(words.shape, np.uint32)
+    made[...] = words
+    return made
+
+
+class PackedMatrix:
+    """One packed weight [out, in], as it is at this moment."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.pairs = weight.dtype == torch.bfloat16
+        self.outputs, self.columns = weight.shape
+        self.words = pack(weight)
+
+    def __call__(self, x: Floats) -> Floats:
+        """Float32 [N, in] -> [N, out]; rows independent of each other."""
+        blocks, steps, _ = self.words.shape
+        out = np.empty((len(x), blocks * BLOCK), np.float32)
+        product(x, self.columns, self.words, self.pairs, np.empty((len(x), steps), np.uint32), out)
+        return out[:, : self.outputs]
+
+
+class PackedCache(Slots):
+    """Keys and values of ``slots`` streams in float32, in the layout of the kernels."""
+
+    def __init__(self, config: TransformerConfig, slots: int) -> None:
+        blocks = -(-(config.window + MAX_ROWS) // BLOCK)
+        super().__init__(slots, blocks * BLOCK)
+        self.config = config
+        width = config.head_width
+        lead = (config.layers, slots, config.kv_heads)
+        self.keys = aligned((*lead, blocks, width, BLOCK), np.float32)
+        self.values = aligned((*lead, blocks * BLOCK, -(-width // 16) * 16), np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the preallocated store."""
+        return self.keys.nbytes + self.values.nbytes
+
+    def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
+        """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
+        for position, row in enumerate(path):
+            if row != position:
+                to, source = (start + position) % self.capacity, (start + row) % self.capacity
+                self.keys[:, slot, :, to // BLOCK, :, to % BLOCK] = self.keys[
+                    :, slot, :, source // BLOCK, :, source % BLOCK
+                ]
+                self.values[:, slot, :, to] = self.values[:, slot, :, source]
+        self.rewind(slot, start + len(path))
+
+
+class PackedTransformer:
+    """A transformer's weights, as they are at this moment, for ``step``."""
+
+    def __init__(self, transformer: Transformer) -> None:
+        self.config = config = transformer.config
+        blocks = transformer.layers
+        self.pairs = blocks[0].down.weight.dtype == torch.bfloat16
+        matrices = [
+            pack(linear.weight).ravel()
+            for block in blocks
+            for linear in (block.attention.qkv, block.attention.out, block.gate_up, block.down)
+        ]
+        self._weights = aligned((sum(len(each) for each in matrices),), np.uint32)
+        np.concatenate(matrices, out=self._weights)
+        norms = [norm for block in blocks for norm in (block.attention_norm, block.mlp_norm)] + [transformer.norm]
+        self._norms = _floats([norm.weight for norm in norms])
+        joined = (config.heads + 2 * config.kv_heads, config.head_width)
+        self._biases = np.zeros((0, *joined), np.float32)
+        if config.qkv_bias:
+            biases = [block.attention.qkv.bias for block in blocks if block.attention.qkv.bias is not None]
+            self._biases = _floats(biases).reshape(-1, *joined)
+        self._head_norms = np.zeros((0, 2, config.head_width), np.float32)
+        if config.qk_norm:
+            pairs = [(block.attention.q_norm, block.attention.k_norm) for block in blocks]
+            both = [norm.weight for pair in pairs for norm in pair if norm is not None]
+            self._head_norms = _floats(both).reshape(-1, 2, config.head_width)
+
+    def step(
+        self, x: Floats, cache: PackedCache, counts: Sequence[int], parents: Sequence[int] | None = None
+    ) -> Floats:
+        """See ``Transformer.step``: float32 [N, width] -> [N, width]."""
+        check_counts(counts)
+        if parents is not None:
+            check_parents(counts, parents)
+        config, number = self.config, len(x)
+        if number != sum(counts):
+            raise ValueError(f"x has {number} rows; counts sum to {sum(counts)}")
+        used = [slot for slot, count in enumerate(counts) if count]
+        rows = np.array(chain(counts) if parents is None else parents)
+        row_slots, seen = np.empty(number, np.int64), np.empty(number, np.int64)
+        places, visible = np.empty(number, np.int32), np.empty((number, config.window), np.int32)
+        half = config.head_width // 2
+        cos, sin = np.empty((number, half), np.float32), np.empty((number, half), np.float32)
+        lay_out(
+            np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
+            rows, config.window, cache.capacity, config.rope_base, row_slots, places, visible, seen, cos, sin,
+        )  # fmt: skip
+        out = np.empty((number, config.width), np.float32)
+        run_layers(
+            x, 0, config.layers, self._weights, self.pairs, self._norms, self._biases, self._head_norms,
+            np.float32(config.norm_eps), config.hidden, config.heads, cache.keys, cache.values,
+            row_slots, places, visible, seen, cos, sin, out,
+        )  # fmt: skip
+        cache.advance(counts)
+        return out
+
+
+class PackedHeads:
+    """A head for each codebook."""
+
+    def __init__(self, heads: Sequence[Tensor]) -> None:
+        self.pairs = heads[0].dtype == torch.bfloat16
+        self.sizes = np.array([len(head) for head in heads])
+        packed = [pack(head, int(self.sizes.max())) for head in heads]
+        self._words = aligned((len(heads), *packed[0].shape), np.uint32)
+        np.stack(packed, out=self._words)
+
+    def __call__(self, hidden: Floats, due: npt.NDArray[np.int64]) -> Floats:
+        """``hidden`` [N, width], the codebook ``due`` [N] -> logits [N, longest head], -inf past the end of shorter ones."""
+        out = np.empty((len(hidden), int(self.sizes.max())), np.float32)
+        decide(hidden, self._words, self.pairs, due, self.sizes, out)
+        return out
+
+
+def _floats(parts: Sequence[Tensor]) -> Floats:
+    """Vectors of equal length as an array [number, length]."""
+    return torch.stack([part.detach().float() for part in parts]).numpy()
