@@ -26,6 +26,11 @@ OUTCOMES = ("complete", "cancelled", LEFT, *ErrorCode)
 ENGINE_HELP = {
     "sessions_active": "Sessions that hold resources of the engine.",
     "sessions_queued": "Sessions that wait to be admitted.",
+    "sessions_refused_total": "Sessions the engine told overloaded.",
+    "load": "Share of the engine's time that the live sessions need, as expected from what rounds cost.",
+    "kv_cache_bytes": "Memory of all KV slots, taken or not.",
+    "resident_memory_bytes": "RSS of the engine's own process, if it has one.",
+    "restarts_total": "How often the engine's process had to be started again.",
     "rounds_total": "Speculative rounds: passes of the target.",
     "tokens_total": "Tokens committed.",
     "drafted_total": "Tokens drafted.",

@@ -115,7 +115,7 @@ def serve(
     """Serve the demo page and the WebSocket protocol."""
     from service.options import ServerOptions
     from service.server import serve as serve_engine
-    from tts_spec.engine.local import EngineOptions
+    from tts_spec.engine.options import EngineOptions
     from tts_spec.synthesizer import Synthesizer
 
     options = ServerOptions(host=host, port=port, max_sessions=max_sessions)

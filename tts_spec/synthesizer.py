@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from models.bundle import Bundle, BundleError, load
-from tts_spec.engine.local import EngineOptions, LocalEngine
+from tts_spec.engine.local import LocalEngine
+from tts_spec.engine.options import EngineOptions
 from tts_spec.engine.plan import plan
 from tts_spec.engine.port import Event
 from tts_spec.engine.stream import SpeechStream

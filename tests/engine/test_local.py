@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tts_spec.engine.local import EngineOptions, LocalEngine, LocalSession
+from tts_spec.engine.local import LocalEngine, LocalSession
+from tts_spec.engine.options import EngineOptions
 from tts_spec.engine.port import Event
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.synthesizer import Synthesizer
@@ -46,13 +47,14 @@ class Reader:
 
 @pytest.fixture
 def engine(tiny: Synthesizer) -> Iterator[LocalEngine]:
-    engine = LocalEngine(tiny.bundle, tiny.frontend, EngineOptions(max_sessions=3, max_outstanding=2))
+    engine = LocalEngine(tiny.bundle, tiny.frontend, EngineOptions(max_sessions=3, max_queued=0, max_outstanding=2))
     yield engine
     engine.close()
 
 
 def start(engine: LocalEngine, reader: Reader, **fields: object) -> LocalSession:
-    reader.session = engine.open(SpeakOptions(**fields), reader)  # type: ignore[arg-type]
+    """A session that no listener's budget keeps out, however slow the machine: a file."""
+    reader.session = engine.open(SpeakOptions(**({"live": False} | fields)), reader)  # type: ignore[arg-type]
     return reader.session
 
 
@@ -78,7 +80,9 @@ def test_d29_sessions_that_take_turns_each_get_what_they_would_get_alone(
         chunks = reader.all()
         assert chunks[-1].stats is not None
         assert chunks[-1].stats.token_hash == alone.stats.token_hash
-        np.testing.assert_allclose(np.concatenate([c.pcm for c in chunks]), alone.pcm, atol=1e-4)
+        pcm = np.concatenate([c.pcm for c in chunks])
+        # Chunks are cut by slack, so the codec adds in another order; random weights make much of that.
+        assert np.square(pcm - alone.pcm).sum() < 1e-5 * np.square(alone.pcm).sum()
     until_idle(engine)
     assert engine.active == 0
 
@@ -137,7 +141,7 @@ def test_a_reader_that_stops_pauses_its_session_and_no_other(engine: LocalEngine
 
 def test_a_session_that_waits_for_text_costs_nothing_and_blocks_nobody(engine: LocalEngine) -> None:
     waiting, quick = Reader(), Reader()
-    session = start(engine, waiting)
+    session = start(engine, waiting, max_wait_ms=60_000.0)
     session.text("Half a sen")
     other = start(engine, quick)
     other.text("Hello.")

@@ -118,7 +118,7 @@ def test_load_grows_with_sessions_and_falls_with_acceptance() -> None:
     assert of(4, 0.8) < of(4, 0.4)
 
 
-@pytest.mark.parametrize("fields", [{"max_batch": 0}, {"look_ahead_s": 0.0}, {"comfort_s": -1.0}, {"load_limit": 1.5}])
+@pytest.mark.parametrize("fields", [{"max_batch": 0}, {"look_ahead_s": 0.0}, {"comfort_s": -1.0}, {"load_limit": 0.0}])
 def test_bad_options_are_named(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(fields))} is .*allowed: "):
         SchedulerOptions(**fields)  # type: ignore[arg-type]

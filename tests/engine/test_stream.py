@@ -181,3 +181,18 @@ def test_a_long_stream_keeps_no_more_than_it_needs(tiny: Synthesizer) -> None:
     assert sum(len(chunk.words) for chunk in chunks) == 9 * 40
     kept = stream._target.entry.shape[0]
     assert kept < 800
+
+
+def test_an_open_clause_is_spoken_as_it_is_when_told_to_hurry(tiny: Synthesizer) -> None:
+    stream = open_stream(tiny)
+    stream.text("Hello there my fri")
+    assert run(stream) == []
+    assert stream.holds
+    stream.hurry(whole=False)
+    first = run(stream)
+    assert [word.text for chunk in first for word in chunk.words] == ["Hello", "there", "my"]
+    stream.text("end.")
+    stream.end()
+    rest = run(stream)
+    assert [(word.text, word.start_char) for chunk in rest for word in chunk.words] == [("friend", 15)]
+    assert rest[-1].stats is not None

@@ -179,3 +179,38 @@ def test_time_is_linear() -> None:
 def test_bad_limits_are_named() -> None:
     with pytest.raises(SpeechError, match="min_soft is 50"):
         ClauseSplitter(min_soft=50, max_chars=40)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "rest"),
+    [
+        ("Half a sen", [("Half a", False)], [("sen", False)]),
+        ("Hello", [], [("Hello", False)]),
+        ("Is that all? Well, yes", [("Well,", False)], [("yes", False)]),
+        ("It is 3.", [("It is", False)], [("3.", True)]),
+        ('Wait <break time="1', [("Wait", False)], [('<break time="1', False)]),
+        ("Trailing off… ", [("Trailing off…", True)], []),
+        ("   ", [], []),
+    ],
+)
+def test_what_is_held_back_can_be_had_by_whole_words_or_all_of_it(
+    text: str, words: list[tuple[str, bool]], rest: list[tuple[str, bool]]
+) -> None:
+    splitter = ClauseSplitter()
+    splitter.feed(text)
+    assert splitter.holds == bool(words or rest)
+    assert [(c.text, c.end_of_sentence) for c in splitter.release(whole=False)] == words
+    assert splitter.holds == bool(rest)
+    assert [(c.text, c.end_of_sentence) for c in splitter.release(whole=True)] == rest
+    assert not splitter.holds
+
+
+@given(st.text(alphabet="ab .,?\n<>", max_size=60), st.integers(0, 60), st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_releasing_early_loses_and_repeats_nothing(text: str, at: int, whole: bool) -> None:
+    splitter = ClauseSplitter()
+    clauses = [
+        *splitter.feed(text[:at]), *splitter.release(whole), *splitter.feed(text[at:]), *splitter.flush(),
+    ]  # fmt: skip
+    assert "".join("".join(c.text.split()) for c in clauses) == "".join(text.split())
+    assert all(text[c.start : c.start + len(c.text)] == c.text for c in clauses)

@@ -57,3 +57,21 @@ class Acceptance:
             alive *= taken / tried
             total += alive
         return total
+
+
+class Ratio:
+    """Running ratio of two sums, older parts forgotten bit by bit."""
+
+    def __init__(self, prior: float, weight: float, memory: int = 500) -> None:
+        """``prior`` counts as ``weight`` of the lower sum; ``memory`` observations are remembered."""
+        self._keep = 1 - 1 / memory
+        self._upper, self._lower = prior * weight, weight
+
+    def observe(self, upper: float, lower: float) -> None:
+        """Both sums grow."""
+        self._upper = self._upper * self._keep + upper
+        self._lower = self._lower * self._keep + lower
+
+    @property
+    def value(self) -> float:
+        return self._upper / self._lower

@@ -1,4 +1,4 @@
-"""How many drafts a session gets, from what passes cost and how many drafts were right; and the numbers the engine shows.
+"""How many drafts a session gets, from what passes cost and how many drafts were right; and what one more session would cost.
 
 A caller that names a drafter or a gamma gets it; else gamma is what gives most tokens a second at the present batch, none included. In
 coupled mode no choice can change what is said. Knows streams' counters; knows no thread.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from models.bundle import Manifest
-from tts_spec.engine.estimates import Acceptance, LinearCost
+from tts_spec.engine.estimates import Acceptance, LinearCost, Ratio
 from tts_spec.engine.plan import SpeechPlan
-from tts_spec.engine.scheduler import best_gamma
+from tts_spec.engine.scheduler import best_gamma, load
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.engine.together import PassRecord
 from tts_spec.types import SpeakOptions
@@ -19,16 +19,27 @@ from tts_spec.types import SpeakOptions
 MOST = 7  # drafts of a round the governor goes up to
 LOOK_EVERY = 64  # rounds after which it drafts once even if that did not pay: acceptance may have changed
 MEMORY = 0.98  # of running means
+SLOWEST_FIRST_S = 1.0  # what took longer was not the engine's doing, or it is no use to know by how much
+PHONEMES_PER_S = 14.0  # of speech; each is one ADVANCE
 
 
 class Governor:
     """Estimates of one engine."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, frames_per_s: float) -> None:
+        self._default = manifest.default_drafter
+        self._most = max(MOST, manifest.default_gamma)
         self._target = LinearCost(0.002, 0.0003)
         self._drafters = {name: LinearCost(0.0004, 0.00005) for name in manifest.drafters}
         self._acceptance = {name: Acceptance() for name in manifest.drafters}
+        self._first_audio = LinearCost(0.02, 0.004, memory=50)  # seconds, by how many wait for theirs
+        # Seconds beside the passes of language models, and tokens, for each second of audio.
+        self._rest = Ratio(0.05, 1.0)
+        self._tokens = Ratio(frames_per_s * manifest.codec.codebooks + PHONEMES_PER_S, 1.0)
+        self._passes_s = 0.0
+        self._busy = Ratio(0.0, 1.0)  # tokens in each second of rounds
         self._rounds = 0
+        self._best: dict[tuple[str, int], int] = {}  # gamma by drafter and batch, as long as nothing new is known
         self._totals = dict.fromkeys(("rounds_total", "tokens_total", "drafted_total", "accepted_total"), 0.0)
         self._means: dict[str, float] = {}
 
@@ -38,36 +49,70 @@ class Governor:
             return plan.gamma
         if self._rounds % LOOK_EVERY == 0:
             return plan.gamma
-        most = max(MOST, plan.gamma)
-        return best_gamma(sessions, most, self._target, self._drafters[plan.drafter], self._acceptance[plan.drafter])
+        return self._best_gamma(plan.drafter, sessions)
+
+    def load(self, sessions: int) -> float:
+        """See ``Costs.load``; with the bundle's own drafter and the gamma that is best at this number."""
+        draft, acceptance, gamma = LinearCost(0.0, 0.0), Acceptance(), 0
+        if self._default != "none":
+            draft, acceptance = self._drafters[self._default], self._acceptance[self._default]
+            gamma = self._best_gamma(self._default, sessions)
+        return load(sessions, self._tokens.value, self._rest.value, gamma, self._target, draft, acceptance)
+
+    def first_audio_s(self, sessions: int) -> float:
+        """See ``Costs.first_audio_s``."""
+        return self._first_audio.of(sessions)
 
     def observe_pass(self, record: PassRecord) -> None:
         """A pass was made."""
         if record.network == "target":
             self._target.observe(record.rows, record.seconds)
+            self._passes_s += record.seconds
             self._mean("batch_size", record.streams)
         elif record.network in self._drafters:
             self._drafters[record.network].observe(record.streams, record.seconds)
+            self._passes_s += record.seconds
 
-    def observe_round(self, streams: Sequence[SpeechStream]) -> None:
-        """Every one of ``streams`` has done a step."""
+    def observe_round(self, streams: Sequence[SpeechStream], seconds: float, audio_s: float) -> None:
+        """Every one of ``streams`` has done a step; all took ``seconds`` and gave ``audio_s`` of audio."""
         self._rounds += 1
+        self._best.clear()
+        tokens = 0
         for stream in streams:
             done = stream.take_round()
             if done is None:
                 continue
             if stream.plan.drafter in self._acceptance:
                 self._acceptance[stream.plan.drafter].observe(done.drafted, done.accepted)
+            tokens += len(done.decisions)
             self._totals["rounds_total"] += 1
             self._totals["tokens_total"] += len(done.decisions)
             self._totals["drafted_total"] += done.drafted
             self._totals["accepted_total"] += done.accepted
             self._mean("tau", len(done.decisions))
             self._mean("gamma", stream.gamma)
+            if done.drafted:
+                self._mean("acceptance", done.accepted / done.drafted)
+        self._rest.observe(max(0.0, seconds - self._passes_s), audio_s)
+        self._tokens.observe(tokens, audio_s)
+        self._busy.observe(tokens, seconds)
+        self._passes_s = 0.0
+
+    def observe_first_audio(self, sessions: int, seconds: float) -> None:
+        """A session's first audio has left, ``seconds`` after there was something to say, while ``sessions`` waited for theirs."""
+        self._first_audio.observe(sessions, min(seconds, SLOWEST_FIRST_S))
 
     def metrics(self) -> Mapping[str, float]:
         """Totals and running means; see ``Engine.metrics``."""
-        return {**self._totals, **self._means}
+        return {**self._totals, **self._means, "tokens_per_second": self._busy.value}
+
+    def _best_gamma(self, drafter: str, sessions: int) -> int:
+        key = drafter, sessions
+        if key not in self._best:
+            self._best[key] = best_gamma(
+                sessions, self._most, self._target, self._drafters[drafter], self._acceptance[drafter]
+            )
+        return self._best[key]
 
     def _mean(self, name: str, value: float) -> None:
         self._means[name] = self._means.get(name, value) * MEMORY + value * (1 - MEMORY)

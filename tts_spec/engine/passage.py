@@ -54,6 +54,15 @@ class Passage:
         self._waiting.extend(self._splitter.flush())
         self._waiting.append(None)
 
+    @property
+    def holds(self) -> bool:
+        """Whether there is text whose clause is not complete."""
+        return self._splitter.holds
+
+    def hurry(self, whole: bool) -> None:
+        """Speak what is there of the open clause: whole words, or all of it. What follows continues the sentence."""
+        self._waiting.extend(self._splitter.release(whole))
+
     def end(self) -> None:
         """No more text."""
         self.flush()

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from tts_spec.engine.estimates import Acceptance, LinearCost
 
+RAMP = (1, 2, 4, 8, 12)  # frames of a chunk
+MARGIN = 1.5  # a chunk may take this much longer than expected without a gap
 GAMMAS = (0, 1, 2, 3, 4, 5, 7, 9, 11, 15)
 
 
@@ -21,7 +23,7 @@ class SchedulerOptions:
     max_batch: int = 16  # sessions of one round
     look_ahead_s: float = 3.0  # a live session rests when it is this far ahead of its playback
     comfort_s: float = 0.4  # slack beyond which a session steps back while another has not been heard
-    load_limit: float = 0.85  # share of the time the engine may plan for live sessions
+    load_limit: float = 0.85  # share of the time the engine may plan for live sessions; above 1 it promises too much
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_batch, int) or self.max_batch < 1:
@@ -29,8 +31,8 @@ class SchedulerOptions:
         for name in ("look_ahead_s", "comfort_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: seconds above 0")
-        if not 0 < self.load_limit <= 1:
-            raise ValueError(f"load_limit is {self.load_limit!r}; allowed: above 0 up to 1")
+        if not self.load_limit > 0:
+            raise ValueError(f"load_limit is {self.load_limit!r}; allowed: above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Standing:
     heard: bool  # its first audio has left
     slack_s: float  # audio ahead of playback; before the first audio: time left of its budget
     live: bool = True  # somebody listens at the pace of the audio; False = a file, as fast as possible
+    gap_s: float = 0.0  # silence that its listener puts up with
 
 
 def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list[int]:
@@ -48,10 +51,21 @@ def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list
     hungry = [each for each in standings if not each.live or not each.heard or each.slack_s < options.look_ahead_s]
     waiting = any(not each.heard and each.live for each in hungry)
     if waiting:  # its first frame comes before the tenth second of a comfortable one, and before any file
-        hungry = [each for each in hungry if each.live and (not each.heard or each.slack_s < options.comfort_s)]
+        hungry = [
+            each for each in hungry if each.live and (not each.heard or each.slack_s + each.gap_s < options.comfort_s)
+        ]
     # Live before files; a session not heard yet before one with the same slack.
-    hungry.sort(key=lambda each: (not each.live, each.slack_s, each.heard, each.key))
+    hungry.sort(key=lambda each: (not each.live, each.slack_s + each.gap_s, each.heard, each.key))
     return [each.key for each in hungry[: options.max_batch]]
+
+
+def chunk_frames(slack_s: float, frame_s: float, pace: float) -> int:
+    """Frames of a session's next chunk: the most that are there well before ``slack_s`` of buffered audio has played, at least one.
+
+    ``frame_s``: audio of a frame; ``pace``: seconds that a second of its audio takes now, everybody's work in it.
+    """
+    most = slack_s / (frame_s * max(pace, 1e-3) * MARGIN)
+    return max((frames for frames in RAMP if frames <= most), default=1)
 
 
 def best_gamma(sessions: int, most: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> int:

@@ -50,6 +50,7 @@ class SpeechStream:
         networks = networks or SharedNetworks(bundle, slots=1)
         self.plan = plan
         self.gamma = plan.gamma  # drafts of the next round; the engine may lower it
+        self.chunk_frames: int | None = None  # of the next chunk, set by the engine; None = the next of RAMP
         self._clock = clock
         self._opened = clock()
         config = bundle.target.config
@@ -98,6 +99,15 @@ class SpeechStream:
     def end(self) -> None:
         """No more text will come."""
         self._passage.end()
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is text that waits for the rest of its clause."""
+        return self._passage.holds
+
+    def hurry(self, whole: bool) -> None:
+        """Speak that text as far as it goes: whole words, or all of it."""
+        self._passage.hurry(whole)
 
     def take_round(self) -> Round | None:
         """The round of the last step, once; None if it did none."""
@@ -201,7 +211,7 @@ class SpeechStream:
 
     def _render(self, *, everything: bool) -> Pcm:
         """Audio of the frames that are due: a chunk's worth, or all of them."""
-        wanted = RAMP[min(self._chunks, len(RAMP) - 1)]
+        wanted = self.chunk_frames or RAMP[min(self._chunks, len(RAMP) - 1)]
         if not self._undecoded or (len(self._undecoded) < wanted and not everything):
             return np.zeros(0, np.float32)
         parts: list[Pcm] = []

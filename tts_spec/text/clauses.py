@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tts_spec.types import SpeechError
 
@@ -45,6 +45,7 @@ _STARTERS = _words(
 
 _MARK = re.compile(r"[.!?…。！？,;:—–\n<]")
 _TERMINATOR = re.compile(r"([.!?…。！？]{1,16})([\"'”’»)\]}*_`]{0,8})")
+_ENDED = re.compile(_TERMINATOR.pattern + r"\Z")
 _SOFT = re.compile(r"[,;:—–][\"'”’»)\]}*_`]{0,8}")
 _SPACE = re.compile(rf"\s{{0,{_LOOK}}}")
 _NEXT = re.compile(rf"\s{{0,{_LOOK}}}[\"'“‘«(\[*_`]{{0,4}}")
@@ -108,6 +109,33 @@ class ClauseSplitter:
     def flush(self) -> list[Clause]:
         """Return what is left, as if the text ended here. More text may be fed afterwards."""
         return self._drain(final=True)
+
+    @property
+    def holds(self) -> bool:
+        """Whether text is held back whose clause is not complete."""
+        return bool(self._text.strip())
+
+    def release(self, whole: bool) -> list[Clause]:
+        """Return what is held back although its clause is open, for a speaker who cannot wait any longer.
+
+        A last word with nothing after it may be half a word, and a tag may be half a tag: they stay unless ``whole``. The last clause
+        ends a sentence only if it has the mark of one.
+        """
+        text = self._text
+        end = len(text)
+        if not whole:
+            tag = text.rfind("<")
+            if tag >= 0 and ">" not in text[tag:] and end - tag < MAX_TAG:
+                end = tag
+            while end and not text[end - 1].isspace():
+                end -= 1
+        rest = text[end:]
+        self._text, self._scan = text[:end], min(self._scan, end)
+        clauses = self._drain(final=True)
+        self._text += rest
+        if clauses:
+            clauses[-1] = replace(clauses[-1], end_of_sentence=bool(_ENDED.search(clauses[-1].text)))
+        return clauses
 
     def _drain(self, final: bool) -> list[Clause]:
         clauses = []
