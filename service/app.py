@@ -16,6 +16,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from service import openai_api
+from service.http_speech import let_in, telling
+from service.openai_routes import openai_routes
 from service.protocol import StreamProtocol
 from service.streams import Streams
 
@@ -90,6 +93,10 @@ def create_app(streams: Streams) -> Starlette:
         known = engine.info.voices
         return JSONResponse({"voices": [asdict(voice) for voice in known], "default": known[0].name})
 
+    async def models(request: Request) -> Response:
+        let_in(streams, request)
+        return JSONResponse(openai_api.models())
+
     async def stream(socket: WebSocket) -> None:
         await streams.serve(socket, StreamProtocol(engine.info, options))
 
@@ -104,6 +111,8 @@ def create_app(streams: Streams) -> Starlette:
             Route("/ready", ready),
             Route("/metrics", metrics),
             Route("/v1/voices", voices),
+            Route("/v1/models", telling(openai_api.refuse, models)),
+            *openai_routes(streams),
             WebSocketRoute("/v1/stream", stream),
         ],
         middleware=[Middleware(_SecurityHeaders)],

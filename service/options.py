@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from service.keys import ApiKey
 from tts_spec.types import SpeechError
@@ -23,6 +24,8 @@ class ServerOptions:
     drain_s: float = 10.0  # on SIGTERM or SIGINT: one deadline for all running streams
     allowed_origins: tuple[str, ...] = ()  # web origins besides our own that may open a socket
     api_keys: tuple[ApiKey, ...] = ()  # none: everybody is let in
+    voice_aliases: Mapping[str, str] = field(default_factory=dict)  # other name -> voice
+    max_body_bytes: int = 1_048_576  # of one HTTP request
 
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host:
@@ -30,6 +33,7 @@ class ServerOptions:
         _whole("port", self.port, 0, 65_535)
         _whole("max_sessions", self.max_sessions, 1, 100_000)
         _whole("max_message_bytes", self.max_message_bytes, 256, 16_777_216)
+        _whole("max_body_bytes", self.max_body_bytes, 256, 1_073_741_824)
         _whole("max_text_chars", self.max_text_chars, 1, 1_000_000_000)
         for name in ("idle_s", "stall_s", "linger_s", "drain_s"):
             _seconds(name, getattr(self, name))

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tts_spec.audio.encoder import Encoder
 from tts_spec.audio.formats import AudioFormat
@@ -51,15 +51,17 @@ class Speech:
         audio_format: AudioFormat,
         executor: Executor,
         listener: Callable[[Piece | SpeechError], None],
+        tempo: float = 1.0,
     ) -> None:
-        """Raises ``SpeechError`` as ``Engine.open`` does."""
+        """``tempo``: 2 = twice as fast as the voice speaks. Raises ``SpeechError`` as ``Engine.open`` does."""
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._executor = executor
         self._format = audio_format
         self._source_rate = engine.info.sample_rate
         self._encoder: Encoder | None = None  # made with the first samples: that, too, takes milliseconds
-        self._is_slow = audio_format.is_compressed
+        self._tempo = tempo
+        self._is_slow = audio_format.is_compressed or tempo != 1.0
         self._events: deque[Event] = deque()  # those that wait for the encoder
         self._encoding = False
         self._heard_s = 0.0
@@ -112,7 +114,7 @@ class Speech:
         audio = b""
         if len(chunk.pcm):
             if self._encoder is None:
-                self._encoder = Encoder(self._format, self._source_rate)
+                self._encoder = Encoder(self._format, self._source_rate, self._tempo)
             audio = self._encoder.encode(chunk.pcm)
         if chunk.stats is not None and self._encoder is not None:
             audio += self._encoder.finish()
@@ -132,10 +134,11 @@ class Speech:
 
     def _give(self, chunk: Chunk, audio: bytes) -> None:
         start_s = self._heard_s
-        self._heard_s += len(chunk.pcm) / chunk.sample_rate
+        self._heard_s += len(chunk.pcm) / chunk.sample_rate / self._tempo
         self._over = chunk.stats is not None
+        words = chunk.words
+        if self._tempo != 1.0:
+            words = tuple(replace(w, start_s=w.start_s / self._tempo, end_s=w.end_s / self._tempo) for w in words)
         self._listener(
-            Piece(
-                audio, start_s, self._heard_s, chunk.words, chunk.warnings, chunk.accepted, chunk.flushed, chunk.stats
-            )
+            Piece(audio, start_s, self._heard_s, words, chunk.warnings, chunk.accepted, chunk.flushed, chunk.stats)
         )

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
 from service.actions import SocketProtocol
@@ -127,7 +128,7 @@ class Streams:
             if chosen(visit):
                 visit.fail(SpeechError(ErrorCode.SHUTTING_DOWN, message))
 
-    def is_welcome(self, socket: WebSocket) -> bool:
+    def is_welcome(self, socket: HTTPConnection) -> bool:
         """Browsers let any page open a socket to any host, loopback too, but say where the page came from."""
         origin = socket.headers.get("origin")
         own = socket.headers.get("host")

@@ -9,6 +9,7 @@ from service.keys import KeyRing
 from service.metrics import Metrics
 from service.options import ServerOptions
 from service.speech import Piece, Speech
+from service.voices import VoiceBook
 from tts_spec.audio.formats import AudioFormat
 from tts_spec.engine.port import Engine
 from tts_spec.types import SpeakOptions, SpeechError
@@ -24,13 +25,18 @@ class Studio:
         self.options = options
         self.metrics = metrics
         self.keys = KeyRing(options.api_keys)
+        self.voices = VoiceBook(engine.info.voices, options.voice_aliases)
         self._encoders = ThreadPoolExecutor(ENCODER_THREADS, "encoder")  # starts its threads when they are needed
 
     def speak(
-        self, options: SpeakOptions, audio_format: AudioFormat, listener: Callable[[Piece | SpeechError], None]
+        self,
+        options: SpeakOptions,
+        audio_format: AudioFormat,
+        listener: Callable[[Piece | SpeechError], None],
+        tempo: float = 1.0,
     ) -> Speech:
         """Begin a stream. Raises ``SpeechError`` as ``Engine.open`` does."""
-        return Speech(self.engine, options, audio_format, self._encoders, listener)
+        return Speech(self.engine, options, audio_format, self._encoders, listener, tempo)
 
     def close(self) -> None:
         """No stream follows."""

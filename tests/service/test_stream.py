@@ -139,7 +139,8 @@ async def test_d28_d29_two_clients_get_their_own_audio(engine: Engine) -> None:
     async with stream_url(engine) as url:
         alone = [await speak(url, **request) for request in requests]
         together = await asyncio.gather(*(speak(url, **request) for request in requests))
-    assert [each.audio for each in together] == [each.audio for each in alone]
+    for one, other in zip(together, alone, strict=True):  # all but equal: chunks are cut by slack, and codecs round
+        assert np.square(one.samples - other.samples).sum() < 1e-5 * np.square(other.samples).sum()
     assert len({each.audio for each in alone}) == len(requests)
     assert len({each.one("started")["session"] for each in [*alone, *together]}) == 2 * len(requests)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import soxr
 
 from tts_spec.audio.formats import AudioFormat, Codec
+from tts_spec.audio.tempo import Tempo
 from tts_spec.types import Pcm
 
 WAV_UNKNOWN = 0xFFFFFFFF  # size fields of a WAV whose end is not known yet: readers then read to the end
@@ -46,8 +47,9 @@ class _Packer(Protocol):
 class Encoder:
     """One stream of audio in one format."""
 
-    def __init__(self, audio_format: AudioFormat, source_rate: int) -> None:
-        """``source_rate``: of the samples given to ``encode``, in Hz."""
+    def __init__(self, audio_format: AudioFormat, source_rate: int, tempo: float = 1.0) -> None:
+        """``source_rate``: of the samples given to ``encode``, in Hz. ``tempo``: 2 = twice as fast."""
+        self._tempo = None if tempo == 1.0 else Tempo(tempo, source_rate)
         self._resampler = None
         if audio_format.rate != source_rate:
             # soxr's LQ: 105 dB below the stop band, flat to 0.75 of the band, and it gives audio for the first codec frame. HQ is
@@ -67,14 +69,16 @@ class Encoder:
 
     def encode(self, pcm: Pcm) -> bytes:
         """Bytes that ``pcm`` ([N], clipped to -1..1) completes; may be empty. Plain formats: whole samples."""
+        if self._tempo is not None:
+            pcm = self._tempo.apply(pcm)
         return self._packer.pack(pcm if self._resampler is None else self._resampler.resample_chunk(pcm))
 
     def finish(self) -> bytes:
         """The bytes still inside; nothing may follow."""
-        rest = b""
+        pcm: Pcm = np.zeros(0, np.float32) if self._tempo is None else self._tempo.finish()
         if self._resampler is not None:
-            rest = self._packer.pack(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
-        return rest + self._packer.finish()
+            pcm = self._resampler.resample_chunk(pcm, last=True)
+        return self._packer.pack(pcm) + self._packer.finish()
 
 
 def to_int16(pcm: Pcm) -> npt.NDArray[np.int16]:
