@@ -53,6 +53,8 @@ class Governor:
 
     def load(self, sessions: int) -> float:
         """See ``Costs.load``; with the bundle's own drafter and the gamma that is best at this number."""
+        if not sessions:
+            return 0.0
         draft, acceptance, gamma = LinearCost(0.0, 0.0), Acceptance(), 0
         if self._default != "none":
             draft, acceptance = self._drafters[self._default], self._acceptance[self._default]
