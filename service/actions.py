@@ -30,6 +30,7 @@ class Open:
     options: SpeakOptions
     format: AudioFormat
     key: str = ""
+    tempo: float = 1.0  # beyond the voice's own speeds
 
 
 @dataclass(frozen=True, slots=True)

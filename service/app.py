@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -17,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from service import openai_api
+from service.elevenlabs import http_api
+from service.elevenlabs.routes import elevenlabs_routes
 from service.http_speech import let_in, telling
 from service.openai_routes import openai_routes
 from service.protocol import StreamProtocol
@@ -89,13 +90,15 @@ def create_app(streams: Streams) -> Starlette:
     async def metrics(_: Request) -> Response:
         return Response(streams.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
-    async def voices(_: Request) -> Response:
-        known = engine.info.voices
-        return JSONResponse({"voices": [asdict(voice) for voice in known], "default": known[0].name})
+    # Two paths on which the APIs meet. Voices have the fields of both; models have other forms, so the key's header decides.
+    async def voices(request: Request) -> Response:
+        let_in(streams, request)
+        known = [http_api.voice_entry(streams.studio.voices, voice.name) for voice in engine.info.voices]
+        return JSONResponse({"voices": known, "default": streams.studio.voices.default})
 
     async def models(request: Request) -> Response:
         let_in(streams, request)
-        return JSONResponse(openai_api.models())
+        return JSONResponse(http_api.models() if "xi-api-key" in request.headers else openai_api.models())
 
     async def stream(socket: WebSocket) -> None:
         await streams.serve(socket, StreamProtocol(engine.info, options))
@@ -110,9 +113,10 @@ def create_app(streams: Streams) -> Starlette:
             Route("/health", health),
             Route("/ready", ready),
             Route("/metrics", metrics),
-            Route("/v1/voices", voices),
+            Route("/v1/voices", telling(http_api.refuse, voices)),
             Route("/v1/models", telling(openai_api.refuse, models)),
             *openai_routes(streams),
+            *elevenlabs_routes(streams),
             WebSocketRoute("/v1/stream", stream),
         ],
         middleware=[Middleware(_SecurityHeaders)],

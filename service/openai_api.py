@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from service.http_speech import SpeechOrder
 from service.messages import ErrorCode
-from service.speech import Piece
+from service.speech import Piece, split_speed
 from service.voices import VoiceBook
 from tts_spec.audio.formats import AudioFormat
 from tts_spec.types import SpeakOptions, SpeechError
@@ -30,7 +30,6 @@ FORMATS = {
 }
 MAX_INPUT_CHARS = 4096
 SPEEDS = (0.25, 4.0)  # what the API allows
-VOICE_SPEEDS = (0.7, 1.4)  # what the voice can do itself (SpeakOptions); the rest is done to its audio
 MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FIELDS = {"text": "input", "sample_rate": "response_format"}  # our names of fields -> theirs
 
@@ -51,10 +50,10 @@ def read_order(body: Mapping[str, Any], voices: VoiceBook) -> tuple[SpeechOrder,
         speed = 1.0
     if isinstance(speed, bool) or not isinstance(speed, int | float) or not SPEEDS[0] <= speed <= SPEEDS[1]:
         raise _bad("speed", speed, f"a number from {SPEEDS[0]:g} to {SPEEDS[1]:g}")
-    voice_speed = min(max(speed, VOICE_SPEEDS[0]), VOICE_SPEEDS[1])
+    voice_speed, tempo = split_speed(speed)
     seed = body.get("seed")
     options = SpeakOptions(voice=voices.find(_voice(body)), speed=voice_speed, seed=0 if seed is None else seed)
-    return SpeechOrder(text, options, FORMATS[response_format], tempo=speed / voice_speed), stream_format
+    return SpeechOrder(text, options, FORMATS[response_format], tempo=tempo), stream_format
 
 
 def _voice(body: Mapping[str, Any]) -> str | None:

@@ -25,6 +25,9 @@ class ServerOptions:
     allowed_origins: tuple[str, ...] = ()  # web origins besides our own that may open a socket
     api_keys: tuple[ApiKey, ...] = ()  # none: everybody is let in
     voice_aliases: Mapping[str, str] = field(default_factory=dict)  # other name -> voice
+    close_context_cancels: bool = (
+        False  # ElevenLabs: close_context right after text with flush stops; else it is spoken
+    )
     max_body_bytes: int = 1_048_576  # of one HTTP request
 
     def __post_init__(self) -> None:

@@ -124,13 +124,13 @@ class SocketSession:
         match action:
             case actions.Authenticate(api_key):
                 self.login(self._studio.keys.client(api_key))
-            case actions.Open(options, audio_format, key):
+            case actions.Open(options, audio_format, key, tempo):
                 if self._client is None:
                     self.login(self._studio.keys.client(None))
                 if key:
                     self._meters.pop("", None)
                     self._meters[key] = StreamMeter(self._studio.metrics)
-                self._speeches[key] = self._studio.speak(options, audio_format, partial(self._heard, key))
+                self._speeches[key] = self._studio.speak(options, audio_format, partial(self._heard, key), tempo)
             case actions.Feed(text, key):
                 assert self._client is not None
                 self._client.spend(len(text))

@@ -18,6 +18,14 @@ from tts_spec.audio.formats import AudioFormat
 from tts_spec.engine.port import Engine, Event
 from tts_spec.types import Chunk, SpeakOptions, SpeechError, SpeechStats, SpeechWarning, Word
 
+VOICE_SPEEDS = (0.7, 1.4)  # what the voice can do itself (SpeakOptions)
+
+
+def split_speed(speed: float) -> tuple[float, float]:
+    """A speed as the voice's own speed and the tempo that its audio is brought to."""
+    own = min(max(speed, VOICE_SPEEDS[0]), VOICE_SPEEDS[1])
+    return own, speed / own
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

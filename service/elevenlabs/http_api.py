@@ -1,0 +1,181 @@
+"""ElevenLabs' HTTP API: what a request means, what the answers look like. Does no I/O."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from service.elevenlabs.alignment import CharacterClock, Span
+from service.elevenlabs.formats import output_format
+from service.elevenlabs.messages import ERROR_NAMES
+from service.elevenlabs.settings import read_seed, speed_of
+from service.http_speech import SpeechOrder
+from service.messages import ErrorCode
+from service.speech import Piece, split_speed
+from service.voices import VoiceBook
+from tts_spec.audio.formats import AudioFormat
+from tts_spec.types import SpeakOptions, SpeechError, Word
+
+MODELS = ("eleven_flash_v2_5", "eleven_turbo_v2_5", "eleven_multilingual_v2")
+MAX_TEXT_CHARS = 40_000
+
+
+def read_order(
+    voice: str, query: Mapping[str, str], body: Mapping[str, Any], voices: VoiceBook, *, live: bool
+) -> SpeechOrder:
+    """What to say. Unknown fields are ignored. ``live``: somebody listens while it is made. Raises ``SpeechError``."""
+    text = body.get("text")
+    if not isinstance(text, str):
+        raise SpeechError(ErrorCode.INVALID_VALUE, f"text is {repr(text)[:80]}; allowed: a string", "text")
+    if len(text) > MAX_TEXT_CHARS:
+        raise SpeechError(
+            ErrorCode.TOO_LONG, f"text has {len(text)} characters; allowed: up to {MAX_TEXT_CHARS}", "text"
+        )
+    settings = body.get("voice_settings")
+    if settings is not None and not isinstance(settings, dict):
+        raise SpeechError(
+            ErrorCode.INVALID_VALUE, f"voice_settings is {repr(settings)[:80]}; allowed: an object", "voice_settings"
+        )
+    speed, tempo = split_speed(speed_of(settings))
+    options = SpeakOptions(voice=voices.find(voice), speed=speed, seed=read_seed(body.get("seed")), live=live)
+    return SpeechOrder(text, options, output_format(query.get("output_format")), tempo)
+
+
+def refuse(error: SpeechError, status: int) -> Response:
+    """An error as this API's clients read it."""
+    if error.code == ErrorCode.UNKNOWN_VOICE:
+        status = 404
+    name = ERROR_NAMES.get(error.code, str(error.code))
+    detail = {"status": name, "message": error.message}
+    return JSONResponse({"detail": detail | ({"param": error.field} if error.field else {})}, status)
+
+
+class _Shape:
+    """What the answers have in common."""
+
+    media_type: str
+
+    def end(self, last: Piece) -> bytes:
+        """See ``http_speech.AnswerShape``."""
+        return b""
+
+    def broken(self, error: SpeechError) -> bytes | None:
+        """See ``http_speech.AnswerShape``. The body breaks off: this API has no word for it."""
+        return None
+
+    def refusal(self, error: SpeechError, status: int) -> Response:
+        """See ``http_speech.AnswerShape``."""
+        return refuse(error, status)
+
+
+class AudioBody(_Shape):
+    """The bytes of the format and nothing else."""
+
+    def __init__(self, audio_format: AudioFormat) -> None:
+        self.media_type = audio_format.media_type
+
+    def piece(self, piece: Piece) -> bytes:
+        """See ``http_speech.AnswerShape``."""
+        return piece.audio
+
+
+class TimedLines(_Shape):
+    """A JSON object a line: audio and the characters that begin in it, in seconds of the whole answer."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, text: str) -> None:
+        self._clock = CharacterClock()
+        self._clock.text(text)
+        self._from_s = 0.0
+
+    def piece(self, piece: Piece) -> bytes:
+        """See ``http_speech.AnswerShape``."""
+        self._clock.words(piece.words)
+        if not piece.audio:
+            return b""
+        span = self._clock.take(self._from_s, piece.end_s, last=piece.stats is not None)
+        self._from_s = piece.end_s
+        return json.dumps(_timed(piece.audio, span)).encode() + b"\n"
+
+
+class TimedWhole(_Shape):
+    """One JSON object at the end: all audio, all characters."""
+
+    media_type = "application/json"
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._audio = bytearray()
+        self._words: list[Word] = []
+
+    def piece(self, piece: Piece) -> bytes:
+        """See ``http_speech.AnswerShape``."""
+        self._audio += piece.audio
+        self._words += piece.words
+        return b""
+
+    def end(self, last: Piece) -> bytes:
+        """See ``http_speech.AnswerShape``."""
+        clock = CharacterClock()
+        clock.text(self._text)
+        clock.words(self._words)
+        return json.dumps(_timed(bytes(self._audio), clock.take(0.0, last.end_s, last=True))).encode()
+
+
+def _timed(audio: bytes, span: Span) -> dict[str, Any]:
+    alignment = {
+        "characters": span.characters,
+        "character_start_times_seconds": [round(at, 4) for at in span.starts_s],
+        "character_end_times_seconds": [round(at, 4) for at in span.ends_s],
+    }
+    return {
+        "audio_base64": base64.b64encode(audio).decode(),
+        "alignment": alignment,
+        "normalized_alignment": alignment,
+    }
+
+
+def voice_entry(voices: VoiceBook, name: str) -> dict[str, Any]:
+    """A voice as this API lists it, with the fields of our own list beside. Raises ``SpeechError`` ``unknown_voice``."""
+    found = next(voice for voice in voices.voices if voice.name == voices.find(name))
+    return {
+        "voice_id": found.name,
+        "name": found.name,
+        "category": "premade",
+        "description": found.description,
+        "labels": {"gender": found.gender, "language": found.language},
+        "preview_url": None,
+        "available_for_tiers": [],
+        "settings": None,
+        "language": found.language,
+        "gender": found.gender,
+    }
+
+
+def models() -> list[dict[str, Any]]:
+    """``GET /v1/models``. The names are ElevenLabs'; behind each is the one voice bundle that is served."""
+    return [
+        {
+            "model_id": name,
+            "name": name,
+            "description": "The voices of this server",
+            "can_do_text_to_speech": True,
+            "can_do_voice_conversion": False,
+            "can_be_finetuned": False,
+            "can_use_style": False,
+            "can_use_speaker_boost": False,
+            "serves_pro_voices": False,
+            "requires_alpha_access": False,
+            "token_cost_factor": 1.0,
+            "max_characters_request_free_user": MAX_TEXT_CHARS,
+            "max_characters_request_subscribed_user": MAX_TEXT_CHARS,
+            "maximum_text_length_per_request": MAX_TEXT_CHARS,
+            "languages": [{"language_id": "en", "name": "English"}],
+        }
+        for name in MODELS
+    ]
