@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from models.codec.codec import CodecConfig, NeuralCodec
+from models.feature_head import FeatureConfig, FeatureHead
 from models.speech_lm import SpeechLm, SpeechLmConfig
+from models.transformer_config import MAY_MISS
 
 FORMAT = 1
 MANIFEST = "bundle.json"
@@ -71,13 +73,19 @@ class Manifest:
     symbols_sha256: str  # of the symbol table the weights were trained with
     codec: CodecConfig
     target: SpeechLmConfig
-    drafters: dict[str, SpeechLmConfig]
+    drafters: dict[str, SpeechLmConfig]  # language models that draft
     default_drafter: str
     default_gamma: int
     sampling: SamplingEntry
     voices: list[VoiceEntry]
     caps: list[int]  # most frames of a phoneme, by symbol id
     files: dict[str, FileEntry]
+    feature: FeatureConfig | None = field(default=None, metadata=MAY_MISS)  # the ``feature`` drafter's network
+
+    @property
+    def drafter_names(self) -> tuple[str, ...]:
+        """Every drafter this bundle has the weights for."""
+        return ("none", *self.drafters, "lookahead", *(("feature",) if self.feature else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class Bundle:
     codec: NeuralCodec
     target: SpeechLm
     drafters: Mapping[str, SpeechLm]
+    feature: FeatureHead | None  # on the CPU
     device: torch.device
 
 
@@ -113,6 +122,11 @@ def build(cls: type[T], data: Any, where: str) -> T:
         return typing.cast(T, [build(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data)])
     if origin is dict and isinstance(data, dict):
         return typing.cast(T, {key: build(arguments[1], item, f"{where}.{key}") for key, item in data.items()})
+    if origin is types.UnionType and type(None) in arguments:
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return typing.cast(T, None if data is None else build(inner, data, where))
+    if origin is tuple and isinstance(data, list):
+        return typing.cast(T, tuple(build(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data)))
     if cls is float and type(data) is int:
         return typing.cast(T, float(data))
     if not isinstance(cls, types.GenericAlias) and type(data) is cls:
@@ -132,8 +146,8 @@ def read_manifest(folder: Path) -> Manifest:
     if isinstance(data, dict) and data.get("format") != FORMAT:
         raise BundleError(f"{path}: format is {data.get('format')!r}; this version reads {FORMAT}")
     manifest = build(Manifest, data, MANIFEST)
-    if manifest.default_drafter not in ("none", *manifest.drafters):
-        drafters = ", ".join(("none", *manifest.drafters))
+    if manifest.default_drafter not in manifest.drafter_names:
+        drafters = ", ".join(manifest.drafter_names)
         raise BundleError(f"{path}: default_drafter is {manifest.default_drafter!r}; allowed: {drafters}")
     if len(manifest.caps) != manifest.target.symbols:
         raise BundleError(
@@ -170,9 +184,14 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
     for name, config in manifest.drafters.items():
         drafters[name] = SpeechLm(config)
         module(drafters[name], f"drafter-{name}", target_dtype)
+    feature = None
+    if manifest.feature:
+        feature = FeatureHead(manifest.feature)
+        feature.load_state_dict(load_file(folder / "drafter-feature.safetensors"))
+        feature.to(dtype=target_dtype).eval().requires_grad_(False)
     for lm in (target, *drafters.values()):
         lm.packed()  # a seventh of a second that the first stream need not wait
-    return Bundle(manifest, codec, target, drafters, device)
+    return Bundle(manifest, codec, target, drafters, feature, device)
 
 
 def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -59,14 +60,14 @@ class CausalLm(nn.Module):
         counts = counts if counts is not None else [len(ids)]
         if isinstance(cache, PackedCache):
             assert self._packed is not None
-            return torch.from_numpy(self._packed[0].step(x.float().numpy(), cache, counts, parents))
-        return self.transformer.step(x, cache, counts, parents)
+            return torch.from_numpy(self._packed[0].step(x.float().numpy(), cache, counts, parents)[:, -1])
+        return self.transformer.step(x, cache, counts, parents)[:, -1]
 
     @torch.inference_mode()
     def step(self, ids: Sequence[int], cache: KvCache | PackedCache, counts: Sequence[int] | None = None) -> Tensor:
         """Logits [N, vocabulary] of new positions; see ``hidden``."""
         hidden = self.hidden(ids, cache, counts)
         if self._packed is not None and isinstance(cache, PackedCache):
-            return torch.from_numpy(self._packed[1](hidden.numpy()))
+            return torch.from_numpy(self._packed[1](np.ascontiguousarray(hidden.numpy())))
         logits: Tensor = self.head(hidden)
         return logits

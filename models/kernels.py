@@ -338,6 +338,8 @@ def run_layers(
     counts: Ints,
     cos: Floats,
     sin: Floats,
+    taps: Ints,  # numbers of layers, counted from layer 0, after which the residual is kept
+    tapped: Floats,  # [N, at least len(taps), width]
     out: Floats,  # [N, width]
 ) -> None:
     """Layers of a pass; see ``lay_out`` for where rows read and write. ``out`` is normed by row 2 ``last`` of ``norms``."""
@@ -380,6 +382,11 @@ def run_layers(
         at += outputs * steps * BLOCK
         swiglu(made, gated)
         at = _linear(gated, hidden, width, weights, at, pairs, words, wide, added)
+        for t in range(len(taps)):
+            if taps[t] == layer + 1:
+                for n in range(number):
+                    for i in range(width):
+                        tapped[n, t, i] = x[n, i] + added[n, i]
     add_and_norm(x, added, norms[2 * last], eps, out)
 
 
@@ -424,3 +431,40 @@ def decide(hidden: Floats, heads: Words, pairs: bool, due: Ints, sizes: Ints, ou
                 size = sizes[book]
                 out[rows[c], :size] = made[c, :size]
                 out[rows[c], size:] = -np.inf
+
+
+@numba.njit(cache=True, nogil=True)
+def begin_draft(sources: Floats, norms: Floats, eps: np.float32, join: Words, pairs: bool, out: Floats) -> None:
+    """``FeatureHead.begin`` of one position: ``sources`` [S, width], ``norms`` [S, width] -> ``out`` [1, width to a multiple of 64]."""
+    number, width = sources.shape
+    normed, zero = np.empty((number, width), np.float32), np.zeros((1, width), np.float32)
+    for s in range(number):
+        add_and_norm(sources[s : s + 1].copy(), zero, norms[s], eps, normed[s : s + 1])
+    words = np.empty((1, join.shape[1]), np.uint32)
+    product(normed.reshape(1, number * width), number * width, join, pairs, words, out)
+
+
+@numba.njit(cache=True, nogil=True)
+def advance_draft(
+    state: Floats,  # [1, width], moved in place
+    x: Floats,  # [width] the next input
+    norms: Floats,  # [3, width] of state, input and what is decided from
+    eps: np.float32,
+    gate_up: Words,
+    down: Words,
+    hidden: int,
+    pairs: bool,
+    out: Floats,  # [1, width] what the heads decide from
+) -> None:
+    """``FeatureHead.advance`` and its last norm."""
+    width = state.shape[1]
+    both, added = np.empty((1, 2 * width), np.float32), np.zeros((1, width), np.float32)
+    add_and_norm(state, added, norms[0], eps, both[:, :width])
+    add_and_norm(x.reshape(1, width).copy(), added, norms[1], eps, both[:, width:])
+    made, gated = np.empty((1, gate_up.shape[0] * BLOCK), np.float32), np.empty((1, hidden), np.float32)
+    product(both, 2 * width, gate_up, pairs, np.empty((1, gate_up.shape[1]), np.uint32), made)
+    swiglu(made, gated)
+    moved = np.empty((1, down.shape[0] * BLOCK), np.float32)
+    product(gated, hidden, down, pairs, np.empty((1, down.shape[1]), np.uint32), moved)
+    added[:] = moved[:, :width]
+    add_and_norm(state, added, norms[2], eps, out)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from models.kernels import Floats
 from models.kv_cache import KvCache
 from models.packed import PackedCache
 from models.slots import MAX_ROWS
@@ -33,6 +34,8 @@ class StreamInput(NamedTuple):
 class LogitSource(Protocol):
     """What a round asks of a model."""
 
+    features: Floats  # [R, taps + 1, width] what the last pass made at each of its inputs: residuals at the taps, the hidden state
+
     def forward(self, inputs: Sequence[StreamInput], start: int, parents: Sequence[int] | None = None) -> Logits:
         """Logits after each of ``inputs``, at positions ``start`` and after; whatever was fed from ``start`` on is forgotten.
 
@@ -48,6 +51,7 @@ class LmStream:
 
     def __init__(self, batch: LmBatch, slot: int, voice_weights: Sequence[float], speed: float) -> None:
         self.batch = batch
+        self.features: Floats = np.zeros((0, 1, batch.lm.config.transformer.width), np.float32)
         self.slot = slot
         self.dropped = 0  # phonemes whose vectors are freed
         lm = batch.lm
@@ -69,6 +73,11 @@ class LmStream:
             entry, inside = self.batch.lm.phoneme_vectors(table)
             self.entry = torch.cat([self.entry, entry + self._speaker])
             self.inside = torch.cat([self.inside, inside + self._speaker])
+
+    def vector(self, item: StreamInput) -> Floats:
+        """The model's input vector [width] of one input."""
+        vector: Floats = self.batch.input_vectors([Request(self, [item], 0)])[0]
+        return vector
 
     def forget(self, before: int) -> None:
         """Free the vectors of phonemes with an index below ``before``."""
@@ -102,8 +111,10 @@ class Request(NamedTuple):
 class LmBatch:
     """``lm`` with ``slots`` preallocated. Not thread-safe: one owner."""
 
-    def __init__(self, lm: SpeechLm, slots: int) -> None:
+    def __init__(self, lm: SpeechLm, slots: int, taps: Sequence[int] = ()) -> None:
+        """``taps``: numbers of layers after which residuals are kept for ``LogitSource.features``."""
         self.lm = lm
+        self.taps = tuple(taps)
         self.packed = lm.packed()
         self.device = lm.tokens.weight.device
         self.dtype = torch.float32 if self.packed else lm.tokens.weight.dtype  # of vectors and sums
@@ -175,25 +186,28 @@ class LmBatch:
         due = np.array([item.due for request in requests for item in request.inputs])
         if self.packed is not None:
             assert isinstance(self.cache, PackedCache)
-            rows = self._rows(requests, self.packed.tokens, self.packed.counts)
-            states = self.packed.transformer.step(rows, self.cache, counts, parents)  # [N, width]
-            logits = self.packed.heads(states, due)
+            rows = self.input_vectors(requests)
+            features = self.packed.transformer.step(rows, self.cache, counts, parents, self.taps)
+            logits = self.packed.heads(np.ascontiguousarray(features[:, -1]), due)
         else:
             assert isinstance(self.cache, KvCache)
-            hidden = lm.transformer.step(self._vectors(requests), self.cache, counts, parents)  # [N, width]
+            states = lm.transformer.step(self._vectors(requests), self.cache, counts, parents, self.taps)
+            features, hidden = states.float().cpu().numpy(), states[:, -1]
             logits = np.full((len(due), lm.config.codebook_size + 2), -np.inf, np.float32)
             for book in set(due):
                 rows_due = np.flatnonzero(due == book)
                 made = lm.heads[book](hidden[torch.from_numpy(rows_due).to(self.device)])
                 logits[rows_due, : made.shape[1]] = made.float().cpu().numpy()
-        if len(requests) == 1:
-            return [logits]
-        return np.split(logits, np.cumsum([len(request.inputs) for request in requests])[:-1])
+        ends = np.cumsum([len(request.inputs) for request in requests])[:-1]
+        for request, part in zip(requests, np.split(features, ends), strict=True):
+            request.stream.features = part
+        return np.split(logits, ends)
 
-    def _rows(
-        self, requests: Sequence[Request], tokens: npt.NDArray[np.float32], counts: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.float32]:
-        """[N, width] of few inputs: three additions each cost less than the operators of a gather."""
+    def input_vectors(self, requests: Sequence[Request]) -> Floats:
+        """[N, width]. On the CPU, for few inputs, three additions each cost less than the operators of a gather."""
+        if self.packed is None:
+            return self._vectors(requests).float().cpu().numpy()
+        tokens, counts = self.packed.tokens, self.packed.counts
         last = len(counts) - 1
         made = np.empty((sum(len(request.inputs) for request in requests), tokens.shape[1]), np.float32)
         row = 0

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from models.kernels import BLOCK, Floats, Words, decide, lay_out, product, run_layers
+from models.feature_head import EPS, FeatureHead
+from models.kernels import BLOCK, Floats, Words, advance_draft, begin_draft, decide, lay_out, product, run_layers
 from models.slots import MAX_ROWS, Slots, chain, check_counts, check_parents
 from models.transformer_config import TransformerConfig
 
@@ -126,9 +127,14 @@ class PackedTransformer:
             self._head_norms = _floats(both).reshape(-1, 2, config.head_width)
 
     def step(
-        self, x: Floats, cache: PackedCache, counts: Sequence[int], parents: Sequence[int] | None = None
+        self,
+        x: Floats,
+        cache: PackedCache,
+        counts: Sequence[int],
+        parents: Sequence[int] | None = None,
+        taps: Sequence[int] = (),
     ) -> Floats:
-        """See ``Transformer.step``: float32 [N, width] -> [N, width]."""
+        """See ``Transformer.step``: float32 [N, width] -> [N, taps + 1, width], the hidden state last. Overwrites ``x``."""
         check_counts(counts)
         if parents is not None:
             check_parents(counts, parents)
@@ -146,13 +152,15 @@ class PackedTransformer:
             rows, config.window, cache.capacity, config.rope_base, row_slots, places, visible, seen, cos, sin,
         )  # fmt: skip
         out = np.empty((number, config.width), np.float32)
+        states = np.empty((number, len(taps) + 1, config.width), np.float32)
         run_layers(
             x, 0, config.layers, self._weights, self.pairs, self._norms, self._biases, self._head_norms,
             np.float32(config.norm_eps), config.hidden, config.heads, cache.keys, cache.values,
-            row_slots, places, visible, seen, cos, sin, out,
+            row_slots, places, visible, seen, cos, sin, np.array(taps, np.int64), states, out,
         )  # fmt: skip
         cache.advance(counts)
-        return out
+        states[:, -1] = out
+        return states
 
 
 class PackedHeads:
@@ -175,3 +183,31 @@ class PackedHeads:
 def _floats(parts: Sequence[Tensor]) -> Floats:
     """Vectors of equal length as an array [number, length]."""
     return torch.stack([part.detach().float() for part in parts]).numpy()
+
+
+class PackedFeatureHead:
+    """A ``FeatureHead`` for drafting on the CPU, one stream at a time."""
+
+    def __init__(self, head: FeatureHead) -> None:
+        config = head.config
+        self.pairs = head.join.weight.dtype == torch.bfloat16
+        self._width, self._hidden = config.width, config.hidden
+        self._source_norms = _floats([norm.get_parameter("weight") for norm in head.source_norms])
+        self._norms = _floats([norm.weight for norm in (head.state_norm, head.input_norm, head.norm)])
+        self._join, self._gate_up, self._down = (pack(each.weight) for each in (head.join, head.gate_up, head.down))
+        self._heads = PackedHeads([each.get_parameter("weight") for each in head.heads])
+
+    def begin(self, sources: Floats) -> Floats:
+        """``sources`` [taps + 1, width] -> state [1, width]."""
+        state = np.empty((1, self._join.shape[0] * BLOCK), np.float32)
+        begin_draft(np.ascontiguousarray(sources), self._source_norms, np.float32(EPS), self._join, self.pairs, state)
+        return state[:, : self._width].copy()
+
+    def advance(self, state: Floats, x: Floats, due: int) -> Floats:
+        """Move ``state`` by the input vector ``x`` [width] in place -> logits [longest head] of codebook ``due``."""
+        decided = np.empty((1, self._width), np.float32)
+        advance_draft(
+            state, x, self._norms, np.float32(EPS), self._gate_up, self._down, self._hidden, self.pairs, decided
+        )  # fmt: skip
+        logits: Floats = self._heads(decided, np.array([due]))[0]
+        return logits

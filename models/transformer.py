@@ -142,14 +142,20 @@ class Transformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Whole rows from position 0, sliding-window causal."""
+        return self.states(x, ())[0]
+
+    def states(self, x: Tensor, taps: Sequence[int]) -> tuple[Tensor, list[Tensor]]:
+        """``forward``, and the residual [B, T, width] after each number of layers in ``taps``."""
         rows = x.shape[1]
         positions = torch.arange(rows, device=x.device)
         cos, sin = rope_table(positions, self.config.head_width, self.config.rope_base)
+        residuals = []
         for block in self.layers:
             x = x + block.attention(block.attention_norm(x), cos, sin)
             x = x + block.mlp(x)
+            residuals.append(x)
         normed: Tensor = self.norm(x)
-        return normed
+        return normed, [residuals[tap - 1] for tap in taps]
 
     @property
     def layers(self) -> list[Block]:
@@ -157,8 +163,16 @@ class Transformer(nn.Module):
         return cast(list[Block], list(self.blocks))
 
     @torch.inference_mode()
-    def step(self, x: Tensor, cache: KvCache, counts: Sequence[int], parents: Sequence[int] | None = None) -> Tensor:
-        """New positions after the cache's lengths -> hidden states [N, width]. On a CPU ``models.packed`` does the same faster.
+    def step(
+        self,
+        x: Tensor,
+        cache: KvCache,
+        counts: Sequence[int],
+        parents: Sequence[int] | None = None,
+        taps: Sequence[int] = (),
+    ) -> Tensor:
+        """New positions after the cache's lengths -> [N, taps + 1, width]: residuals, and hidden states last. On a CPU
+        ``models.packed`` does the same faster.
 
         Args:
             x: [N, width], ``counts[s]`` positions of each slot s one after another; N is their sum.
@@ -166,10 +180,12 @@ class Transformer(nn.Module):
             counts: 0 to MAX_ROWS for each slot; slots past the end of ``counts`` have none.
             parents: of a tree: for every position the row before it in its path, counted within its slot, -1 for the committed ones; a
                 position comes after its parent. None = a chain. Siblings share a position in the stream.
+            taps: numbers of layers after which the residual is returned too.
         """
         layout = cache.layout(counts, parents)
+        residuals = []
         for index, block in enumerate(self.layers):
             x = block.step(x, index, cache, layout)
+            residuals.append(x)
         cache.advance(counts)
-        normed: Tensor = self.norm(x)
-        return normed
+        return torch.stack([*(residuals[tap - 1] for tap in taps), self.norm(x)], dim=1)

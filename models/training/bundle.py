@@ -1,6 +1,6 @@
 """Packs trained checkpoints into a bundle.
 
-    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTER_CKPT OUT
+    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTER_CKPT FEATURE_CKPT OUT
 
 Caps of phonemes come from the corpus: half as long again as the longest seen, at least 12 frames.
 """
@@ -14,10 +14,12 @@ import torch
 import typer
 
 from models.bundle import FORMAT, Manifest, SamplingEntry, VoiceEntry, save
+from models.feature_head import FeatureHead
 from models.speech_lm import SpeechLm
 from models.training.dataset import PackedCorpus
 from models.training.drafter import drafter_config, load_target
 from models.training.encode import load_codec
+from models.training.feature import feature_config
 from models.training.target import VOICES
 from tts_spec.text.symbols import START, STOP, TABLE_SIZE, symbol_ids, table_hash
 
@@ -47,12 +49,22 @@ def caps(corpus: PackedCorpus) -> list[int]:
 
 
 def bundle(
-    packed: Path, codec: Path, target: Path, drafter: Path, out: Path, gamma: int = 7, temperature: float = 0.7
+    packed: Path,
+    codec: Path,
+    target: Path,
+    drafter: Path,
+    feature: Path,
+    out: Path,
+    default_drafter: str = "feature",
+    gamma: int = 4,
+    temperature: float = 0.5,
 ) -> None:
     """Write the bundle."""
     small = SpeechLm(drafter_config())
     small.load_state_dict(torch.load(drafter, map_location="cpu", weights_only=True)["parts"]["lm"])
     large = load_target(target)
+    head = FeatureHead(feature_config(large))
+    head.load_state_dict(torch.load(feature, map_location="cpu", weights_only=True)["parts"]["lm"])
     whole = load_codec(codec)
     manifest = Manifest(
         format=FORMAT,
@@ -62,14 +74,16 @@ def bundle(
         codec=whole.config,
         target=large.config,
         drafters={"model": small.config},
-        default_drafter="model",
+        default_drafter=default_drafter,
         default_gamma=gamma,
         sampling=SamplingEntry(temperature=temperature, top_k=0, top_p=1.0, repetition_penalty=1.0),
         voices=[ENTRIES[name] for name in VOICES],
         caps=caps(PackedCorpus(packed)),
         files={},
+        feature=head.config,
     )
-    save(out, manifest, {"codec": whole, "target": large, "drafter-model": small}, LICENSE)
+    modules = {"codec": whole, "target": large, "drafter-model": small, "drafter-feature": head}
+    save(out, manifest, modules, LICENSE)
 
 
 if __name__ == "__main__":

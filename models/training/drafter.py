@@ -8,6 +8,7 @@ drafts that would be refused, Leviathan et al. 2023), KL first while the two are
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.speech_lm import SpeechLm, SpeechLmConfig
-from models.training.lm_loss import book_logits, hidden_states
-from models.training.loop import Run, warmup_cosine
-from models.training.target import VOICES, optimizers, target_config
+from models.training.fit import Loss, fit, optimizers
+from models.training.lm_loss import book_logits, hidden_states, lm_matrices
+from models.training.loop import Run
+from models.training.target import VOICES, target_config
 from models.training.woven import Rows, WovenCorpus
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE
@@ -33,9 +35,12 @@ def drafter_config(voices: int = len(VOICES)) -> SpeechLmConfig:
 
 
 def load_target(checkpoint: Path) -> SpeechLm:
-    """The target of a training checkpoint, frozen."""
-    lm = SpeechLm(target_config())
-    lm.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]["lm"])
+    """The target of a training checkpoint, frozen; it may have fewer layers than targets have now."""
+    weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]["lm"]
+    config = target_config()
+    layers = sum(name.endswith(".down.weight") for name in weights)
+    lm = SpeechLm(replace(config, transformer=replace(config.transformer, layers=layers)))
+    lm.load_state_dict(weights)
     return lm.eval().requires_grad_(False)
 
 
@@ -84,24 +89,15 @@ def train(
     print(f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters", flush=True)
     if start_from is not None:
         drafter.load_state_dict(torch.load(start_from, map_location="cpu", weights_only=True)["parts"]["lm"])
-    chosen = optimizers(drafter, rate, 0.05)
+    chosen = optimizers(drafter, lm_matrices(drafter), rate, 0.05)
     run = Run(checkpoint, steps, {"lm": drafter, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
     batches = WovenCorpus(packed, codes, VOICES, held_out=False).batches(batch, length, seed + 500 + run.step)
-    for step in run.steps():
-        for optimizer in chosen:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * warmup_cosine(step, steps, warmup=50, floor=0.02)
-        rows = next(batches)
-        with torch.autocast("cpu", torch.bfloat16):
-            loss, parts = distillation_loss(drafter, target, rows, temperature, use_kl=step < KL_STEPS * steps)
-        for optimizer in chosen:
-            optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-        for optimizer in chosen:
-            optimizer.step()
-        run.note(loss=loss.detach(), norm=norm, **parts)
+
+    def loss_at(step: int) -> Loss:
+        return distillation_loss(drafter, target, next(batches), temperature, use_kl=step < KL_STEPS * steps)
+
+    fit(drafter, run, chosen, rate, loss_at)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,12 @@ from models.speech_lm import SpeechLm
 from models.training.woven import Rows
 
 
-def hidden_states(lm: SpeechLm, rows: Rows) -> Tensor:
+def lm_matrices(lm: SpeechLm) -> list[torch.nn.Parameter]:
+    """The matrices that Muon trains."""
+    return [p for p in lm.transformer.parameters() if p.ndim == 2]
+
+
+def input_vectors(lm: SpeechLm, rows: Rows) -> Tensor:
     """[B, T, width]."""
     entry, inside = lm.phoneme_vectors(rows.windows)  # [P, width] each
     x = torch.where(
@@ -25,7 +30,12 @@ def hidden_states(lm: SpeechLm, rows: Rows) -> Tensor:
     batch, length = rows.tokens.shape
     spread = weights[:, None].expand(batch, length, -1).reshape(batch * length, -1)
     speaker = lm.speaker(spread, rows.speeds.reshape(-1)).view(batch, length, -1)
-    states: Tensor = lm.transformer(x + speaker)
+    return x + speaker
+
+
+def hidden_states(lm: SpeechLm, rows: Rows) -> Tensor:
+    """[B, T, width]."""
+    states: Tensor = lm.transformer(input_vectors(lm, rows))
     return states
 
 

@@ -3,7 +3,7 @@
     python -m models.training.target PACKED CODES.npz CHECKPOINT --steps 3000
 
 A longer run begins with ``--start-from``, the checkpoint of a shorter one, also of one with fewer layers.
-Matrices of the transformer are trained by Muon (Jordan et al. 2024), the rest by AdamW. Validation rows come from held-out utterances.
+Validation rows come from held-out utterances.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import torch
 import typer
 
 from models.speech_lm import SpeechLm, SpeechLmConfig
-from models.training.lm_loss import decision_loss, hidden_states
-from models.training.loop import Run, warmup_cosine
+from models.training.fit import Loss, fit, optimizers
+from models.training.lm_loss import decision_loss, hidden_states, lm_matrices
+from models.training.loop import Run
 from models.training.woven import WovenCorpus
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE
@@ -43,17 +44,6 @@ def grown(weights: dict[str, torch.Tensor], layers: int) -> dict[str, torch.Tens
                 copy.zero_() if rest in ("attention.out.weight", "down.weight") else copy
             )
     return weights
-
-
-def optimizers(lm: SpeechLm, rate: float, decay: float) -> list[torch.optim.Optimizer]:
-    """Muon for the transformer's matrices, AdamW for tables, heads and norms."""
-    matrices = [p for p in lm.transformer.parameters() if p.ndim == 2]
-    chosen = {id(p) for p in matrices}
-    others = [p for p in lm.parameters() if id(p) not in chosen]
-    return [
-        torch.optim.Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=decay),
-    ]
 
 
 @torch.no_grad()
@@ -90,28 +80,21 @@ def train(
     if start_from is not None:
         saved = torch.load(start_from, map_location="cpu", weights_only=True)["parts"]["lm"]
         lm.load_state_dict(grown(saved, lm.config.transformer.layers))
-    chosen = optimizers(lm, rate, decay)
+    chosen = optimizers(lm, lm_matrices(lm), rate, decay)
     run = Run(checkpoint, steps, {"lm": lm, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
-    training = WovenCorpus(packed, codes, VOICES, held_out=False)
     validation = WovenCorpus(packed, codes, VOICES, held_out=True)
-    batches = training.batches(batch, length, seed + run.step)
-    for step in run.steps():
-        for optimizer in chosen:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * warmup_cosine(step, steps, warmup=50, floor=0.02)
+    batches = WovenCorpus(packed, codes, VOICES, held_out=False).batches(batch, length, seed + run.step)
+
+    def loss_at(step: int) -> Loss:
         rows = next(batches)
-        with torch.autocast("cpu", torch.bfloat16):
-            loss, parts = decision_loss(lm, hidden_states(lm, rows), rows)
-        for optimizer in chosen:
-            optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(lm.parameters(), 1.0)
-        for optimizer in chosen:
-            optimizer.step()
-        run.note(all=loss.detach(), norm=norm, **parts)
-        if (step + 1) % VALIDATE_EVERY == 0:
-            print(f"validation at {step + 1}: {validate(lm, validation, batch, length)}", flush=True)
+        return decision_loss(lm, hidden_states(lm, rows), rows)
+
+    def after(done: int) -> None:
+        if done % VALIDATE_EVERY == 0:
+            print(f"validation at {done}: {validate(lm, validation, batch, length)}", flush=True)
+
+    fit(lm, run, chosen, rate, loss_at, after)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,19 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
+from models.feature_head import FeatureConfig, FeatureHead
+from models.kernels import Floats
 from models.lm_stream import LmBatch, LmStream, StreamInput
+from models.packed import PackedFeatureHead
 from models.speech_lm import OFFSETS, SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
-from tts_spec.speculate.round import Drafter, Round, StreamState, legal_prefix, speculative_round
+from tts_spec.speculate.feature import FeatureDrafter
+from tts_spec.speculate.lookahead import LookaheadDrafter
+from tts_spec.speculate.round import Draft, Drafter, Round, StreamState, legal_prefix, speculative_round
 from tts_spec.speculate.sampling import Sampler, SamplingOptions
 from tts_spec.speculate.script import Script, ScriptState, Vocabulary
 
@@ -84,7 +90,7 @@ def random_options(rng: random.Random, temperature: float) -> SamplingOptions:
 
 
 def lm_stream(lm: SpeechLm) -> LmStream:
-    return LmBatch(lm, 1).open([0.25, 0.75], speed=1.25)
+    return LmBatch(lm, 1, taps=(1,)).open([0.25, 0.75], speed=1.25)
 
 
 @dataclass
@@ -163,6 +169,30 @@ def model_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
     return ModelDrafter(small, script, sampler)
 
 
+def lookahead_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+    return LookaheadDrafter(script)
+
+
+@functools.cache
+def small_head() -> PackedFeatureHead:
+    """Random weights."""
+    torch.manual_seed(4)
+    config = FeatureConfig(64, taps=(1,), hidden=48, codebook_size=VOCABULARY.codebook_size)
+    head = FeatureHead(config)
+    with torch.no_grad():
+        for weight in head.parameters():
+            if weight.ndim == 2:
+                weight.normal_(std=2 * weight.shape[1] ** -0.5)
+    return PackedFeatureHead(head)
+
+
+def feature_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+    def vector(item: StreamInput) -> Floats:
+        return np.tile(small.vector(item), 2)  # any vector of that input will do
+
+    return FeatureDrafter(small_head(), vector, script, sampler)
+
+
 def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
     return ModelDrafter(small, script, Sampler(sampler.options, sampler.vocabulary, seed=999_983))
 
@@ -176,9 +206,9 @@ class RandomIdDrafter:
         self._script = script
         self._rng = random.Random(5)
 
-    def propose(self, state: StreamState, count: int) -> list[int]:
+    def propose(self, state: StreamState, count: int) -> Draft:
         ids = [self._rng.randrange(VOCABULARY.end + 1) for _ in range(count)]
-        return legal_prefix(self._script, state, ids)
+        return Draft.line(legal_prefix(self._script, state, ids))
 
 
 class RandomLegalDrafter:
@@ -190,8 +220,8 @@ class RandomLegalDrafter:
         self._script = script
         self._rng = random.Random(6)
 
-    def propose(self, state: StreamState, count: int) -> list[int]:
-        return list(self._walk(state, count))
+    def propose(self, state: StreamState, count: int) -> Draft:
+        return Draft.line(list(self._walk(state, count)))
 
     def _walk(self, state: StreamState, count: int) -> Iterator[int]:
         script, at = self._script, state.script
@@ -208,12 +238,47 @@ class TailDrafter(RandomLegalDrafter):
 
     name = "tail"
 
-    def propose(self, state: StreamState, count: int) -> list[int]:
+    def propose(self, state: StreamState, count: int) -> Draft:
         drafts = legal_prefix(self._script, state, state.tail[:count])
         at = state
         for draft in drafts:
             at = at.after(self._script, draft)
-        return drafts + super().propose(at, count - len(drafts))
+        return Draft.line(drafts + list(self._walk(at, count - len(drafts))))
+
+
+class TreeDrafter:
+    """A random tree of random legal decisions, with the tail or, where the test knows them, the right ones on some branch."""
+
+    name = "tree"
+
+    def __init__(self, script: Script, sampler: Sampler, small: LmStream) -> None:
+        self._script = script
+        self._rng = random.Random(8)
+        self._small = ModelDrafter(small, script, sampler)
+
+    def propose(self, state: StreamState, count: int) -> Draft:
+        good = self._small.propose(state, count // 2).decisions
+        nodes, decisions, parents = [state], list[int](), list[int]()
+        line = [0]  # nodes of the line of good guesses
+        taken: set[tuple[int, int]] = set()
+        for _ in range(20 * count):
+            if len(decisions) == count:
+                break
+            extend = len(line) <= len(good) and self._rng.random() < 0.5
+            parent = line[-1] if extend else self._rng.randrange(len(nodes))
+            at = nodes[parent].script
+            if self._script.waits(at):
+                continue
+            guess = good[len(line) - 1] if extend else random_decision(self._script, at, self._rng)
+            if (parent, guess) in taken:
+                continue
+            taken.add((parent, guess))
+            if extend:
+                line.append(len(nodes))
+            decisions.append(guess)
+            parents.append(parent - 1)
+            nodes.append(nodes[parent].after(self._script, guess))
+        return Draft(decisions, parents)
 
 
 class FixedDrafter:
@@ -224,8 +289,8 @@ class FixedDrafter:
     def __init__(self, decisions: Sequence[int]) -> None:
         self._decisions = list(decisions)
 
-    def propose(self, state: StreamState, count: int) -> list[int]:
-        return self._decisions[state.position : state.position + count]
+    def propose(self, state: StreamState, count: int) -> Draft:
+        return Draft.line(self._decisions[state.position : state.position + count])
 
 
 def random_decision(script: Script, at: ScriptState, rng: random.Random) -> int:
@@ -243,6 +308,9 @@ DRAFTERS: dict[str, MakeDrafter] = {
     "model": model_drafter,
     "other noise": other_noise_drafter,
     "tail": TailDrafter,
+    "tree": TreeDrafter,
+    "lookahead": lookahead_drafter,
+    "feature": feature_drafter,
     "random ids": RandomIdDrafter,
     "random legal": RandomLegalDrafter,
 }

@@ -64,10 +64,12 @@ def test_it_keeps_the_tail_and_extends_it() -> None:
     state = StreamState()
     extended = 0
     while not script.waits(state.script):
-        drafts = drafter.propose(state, 6)
+        drafts = drafter.propose(state, 6).decisions
         tail = legal_prefix(script, state, state.tail[:6])  # a wrong draft may have led to another codebook
+        if state.script.due:
+            tail = []  # behind a wrong token of the same frame
         assert drafts[: len(tail)] == tail
-        assert drafter.propose(state, len(tail)) == tail  # enough tail: no pass of the model is needed
+        assert drafter.propose(state, len(tail)).decisions == tail  # enough tail: no pass of the model is needed
         extended += bool(tail) and len(drafts) > len(tail)
         state = speculative_round(target, drafter, script, sampler, state, 6).state
     assert extended > 20
@@ -78,6 +80,6 @@ def test_it_proposes_nothing_past_the_known_text() -> None:
     small = lm_stream(small_lm(width=32, layers=1, seed=2))
     script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(1.0), VOCABULARY, 7)
     text.append_to(script, (small,), 1)
-    drafts = ModelDrafter(small, script, sampler).propose(StreamState(), 15)
+    drafts = ModelDrafter(small, script, sampler).propose(StreamState(), 15).decisions
     assert len(drafts) == 5  # one frame and END
     assert drafts[-1] == VOCABULARY.end

@@ -82,6 +82,7 @@ class PlainStream:
 
     def __init__(self, model: PlainModel, prompt: Sequence[int]) -> None:
         self._model = model
+        self.features = np.zeros((0, 1, model.lm.config.width), np.float32)
         self._cache = model.lm.cache()
         self._before, self._last = len(prompt) - 1, prompt[-1]
         for at in range(0, self._before, MAX_ROWS):
@@ -100,7 +101,8 @@ class PlainStream:
             self._model.lm.hidden(ids[at : at + MAX_ROWS], self._cache, parents=parents)
             for at in range(0, len(ids), MAX_ROWS)
         ]
-        hidden = torch.cat(parts).numpy()
+        hidden = torch.cat(parts).numpy()  # [R, width]
+        self.features = hidden[:, None]
         size = self._model.heads[0].outputs
         logits = np.full((len(ids), size + 2), -np.inf, np.float32)
         due = np.array([item.due for item in inputs])

@@ -40,7 +40,7 @@ def run(synthesizer: Synthesizer, sentences: int, repeats: int, console: Console
     """Measure; the result is ``{"rows": [...], "equal": bool}``, ratios over the row ``none``."""
     texts = held_out_sentences()[:sentences]
     manifest = synthesizer.bundle.manifest
-    names = ["none", *manifest.drafters]
+    names = list(manifest.drafter_names)
     tallies = {name: _Tally() for name in names}
     for name in names:  # warm
         synthesizer.speak(texts[0], drafter=name)

@@ -56,9 +56,7 @@ class LocalEngine:
         self._keys = itertools.count()
         self._closing = False
         voices = tuple(VoiceInfo(v.name, v.language, v.gender, v.description) for v in manifest.voices)
-        self._info = EngineInfo(
-            bundle.codec.sample_rate, voices, ("none", *manifest.drafters), manifest.default_drafter
-        )
+        self._info = EngineInfo(bundle.codec.sample_rate, voices, manifest.drafter_names, manifest.default_drafter)
         self._thread = threading.Thread(target=self._run, name="tts-engine", daemon=True)
         self._thread.start()
 

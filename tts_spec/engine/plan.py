@@ -33,7 +33,7 @@ def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
     if name not in names:
         raise SpeechError("unknown_voice", f"voice is {name!r}; allowed: {', '.join(names)}", "voice")
     voice = names.index(name)
-    drafters = ["none", *manifest.drafters]
+    drafters = manifest.drafter_names
     drafter = options.drafter if options.drafter is not None else manifest.default_drafter
     if drafter not in drafters:
         raise SpeechError("invalid_value", f"drafter is {drafter!r}; this bundle has: {', '.join(drafters)}", "drafter")

@@ -20,6 +20,8 @@ from tts_spec.engine.plan import SpeechPlan
 from tts_spec.engine.together import SharedNetworks
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
+from tts_spec.speculate.feature import FeatureDrafter
+from tts_spec.speculate.lookahead import LookaheadDrafter
 from tts_spec.speculate.ratio import ratio_round
 from tts_spec.speculate.round import Round, StreamState, speculative_round
 from tts_spec.speculate.sampling import Sampler
@@ -63,8 +65,13 @@ class SpeechStream:
         self._target = networks.target.open(weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
-        self._drafter: NoDrafter | ModelDrafter = NoDrafter()
-        if plan.drafter != "none":
+        self._drafter: NoDrafter | ModelDrafter | LookaheadDrafter | FeatureDrafter = NoDrafter()
+        if plan.drafter == "lookahead":
+            self._drafter = LookaheadDrafter(self._script)
+        elif plan.drafter == "feature":
+            assert networks.feature is not None
+            self._drafter = FeatureDrafter(networks.feature, self._target.vector, self._script, self._sampler)
+        elif plan.drafter != "none":
             model = networks.drafters[plan.drafter].open(weights, plan.speed)
             self._models.append(model)
             self._drafter = ModelDrafter(model, self._script, self._sampler)

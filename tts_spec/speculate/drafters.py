@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from models.lm_stream import LogitSource, StreamInput
 from tts_spec.speculate.noise import Use
-from tts_spec.speculate.round import StreamState, legal_prefix
+from tts_spec.speculate.round import Draft, StreamState, legal_prefix
 from tts_spec.speculate.sampling import Distribution, Sampler, draw
 from tts_spec.speculate.script import Script
 
@@ -24,9 +24,9 @@ class NoDrafter:
 
     name = "none"
 
-    def propose(self, state: StreamState, count: int) -> list[int]:
+    def propose(self, state: StreamState, count: int) -> Draft:
         """Nothing."""
-        return []
+        return Draft()
 
     def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
         """Nothing."""
@@ -36,8 +36,9 @@ class NoDrafter:
 class ModelDrafter:
     """A small language model of the same stream, under the target's own noise, that extends the recycled tail.
 
-    The tail (the target's samples past the last mismatch) is taken as it is while legal; the model only adds what is missing, one pass a
-    decision. Its cache may lag behind the stream: what it has not seen is fed before it drafts.
+    The tail (the target's samples past the last mismatch) is taken as it is while legal, and the model only adds what is missing, one
+    pass a decision. Inside a frame the tail is left alone: behind a wrong token it is worse than the model.
+    Its cache may lag behind the stream: what it has not seen is fed before it drafts.
     """
 
     name = "model"
@@ -50,14 +51,14 @@ class ModelDrafter:
         self._valid = 0  # stream position up to which the cache surely holds committed inputs
         self._fed: list[StreamInput] = []  # what it holds from ``_valid`` on; drafts among it may have been rejected
 
-    def propose(self, state: StreamState, count: int) -> list[int]:
-        """The tail, then the model's own decisions."""
-        drafts = legal_prefix(self._script, state, state.tail[:count])
+    def propose(self, state: StreamState, count: int) -> Draft:
+        """The tail where it begins a frame, then the model's own decisions."""
+        drafts = legal_prefix(self._script, state, state.tail[:count]) if state.script.due == 0 else []
 
         def choose(logits: Row, at: StreamState) -> int:
             return self._sampler.choose(logits, self._script.allowed(at.script), at.inputs, at.position)
 
-        return self._extend(state, drafts, count, choose)
+        return Draft.line(self._extend(state, drafts, count, choose))
 
     def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
         """The model's own decisions under noise of their own, each with the probabilities it was drawn from."""
