@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.audio.test_encoder import decode
-from tests.service.client import connect, hear, loudest_hz, send, speak, stream_url
+from tests.service.client import Heard, connect, hear, loudest_hz, send, speak, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine, pitch
 from tts_spec.audio.formats import AudioFormat, Codec
 from tts_spec.engine.port import Engine
@@ -79,6 +79,11 @@ async def test_slow_encoding_keeps_the_order_and_the_loop_free(fake: FakeEngine)
     assert len(first.all("timestamps")) == 40
 
 
+def spoken(heard: Heard) -> tuple[str, int]:
+    """The tokens and the length. Not every sample: chunks are cut by slack, so the codec adds in another order."""
+    return heard.one("end")["stats"]["token_hash"], len(heard.audio)
+
+
 async def test_text_may_come_by_the_letter(engine: Engine) -> None:
     text = "One letter at a time."
     async with stream_url(engine) as url:
@@ -88,7 +93,7 @@ async def test_text_may_come_by_the_letter(engine: Engine) -> None:
                 socket, START | {"seed": 2}, *({"type": "text", "text": letter} for letter in text), {"type": "end"}
             )
             letters = await hear(socket)
-    assert letters.audio == whole.audio
+    assert spoken(letters) == spoken(whole)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "—", "😊"])
@@ -139,8 +144,7 @@ async def test_d28_d29_two_clients_get_their_own_audio(engine: Engine) -> None:
     async with stream_url(engine) as url:
         alone = [await speak(url, **request) for request in requests]
         together = await asyncio.gather(*(speak(url, **request) for request in requests))
-    for one, other in zip(together, alone, strict=True):  # all but equal: chunks are cut by slack, and codecs round
-        assert np.square(one.samples - other.samples).sum() < 1e-5 * np.square(other.samples).sum()
+    assert [spoken(each) for each in together] == [spoken(each) for each in alone]
     assert len({each.audio for each in alone}) == len(requests)
     assert len({each.one("started")["session"] for each in [*alone, *together]}) == 2 * len(requests)
 
