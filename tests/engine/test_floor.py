@@ -13,7 +13,7 @@ from tts_spec.engine.governor import Governor
 from tts_spec.engine.local_session import LocalSession
 from tts_spec.engine.options import EngineOptions
 from tts_spec.engine.port import Event
-from tts_spec.engine.scheduler import SchedulerOptions
+from tts_spec.engine.scheduler import RAMP, SchedulerOptions
 from tts_spec.types import Budget, Chunk, SpeakOptions, SpeechError
 
 RATE = 24_000
@@ -38,7 +38,8 @@ class Words:
         self._made = 0
         self._ended = False
         self.read_chars = 0
-        self.chunk_frames: int | None = None
+        self.most_frames = 0
+        self._chunks = 0
         self.gamma = 0
         self.plan = None
         self.finished = False
@@ -80,12 +81,12 @@ class Words:
         if self._frames:
             self._frames -= 1
             self._made += 1
-        assert self.chunk_frames is not None
         self.finished = self._ended and not self._frames
-        if self._made < self.chunk_frames and self._frames:
+        if self._made < min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames) and self._frames:
             return None
         pcm = np.zeros(round(self._made * FRAME_S * RATE), np.float32)
         self._made = 0
+        self._chunks += 1
         return Chunk(pcm, RATE, stats=cast(Any, "stats") if self.finished else None)
 
     def take_round(self) -> None: ...

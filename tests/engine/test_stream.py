@@ -38,7 +38,7 @@ def test_speculation_changes_nothing_that_is_heard(tiny: Synthesizer, temperatur
     drafted = tiny.speak(TEXT, drafter="model", gamma=gamma, temperature=temperature, seed=5)
     assert drafted.stats.token_hash == plain.stats.token_hash
     assert drafted.words == plain.words
-    np.testing.assert_allclose(drafted.pcm, plain.pcm, atol=1e-4)
+    np.testing.assert_allclose(drafted.pcm, plain.pcm, atol=1e-3)
     assert drafted.stats.target_passes < plain.stats.target_passes
 
 
@@ -70,7 +70,7 @@ def test_output_does_not_depend_on_how_the_text_arrives(tiny: Synthesizer, cuts:
     assert chunks[-1].stats is not None
     assert chunks[-1].stats.token_hash == whole.stats.token_hash
     assert tuple(word for chunk in chunks for word in chunk.words) == whole.words
-    np.testing.assert_allclose(np.concatenate([chunk.pcm for chunk in chunks]), whole.pcm, atol=1e-4)
+    np.testing.assert_allclose(np.concatenate([chunk.pcm for chunk in chunks]), whole.pcm, atol=1e-3)
 
 
 def test_first_chunk_is_one_frame_and_later_ones_grow(tiny: Synthesizer) -> None:
@@ -78,8 +78,8 @@ def test_first_chunk_is_one_frame_and_later_ones_grow(tiny: Synthesizer) -> None
     stream.text(TEXT)
     stream.end()
     sizes = [len(chunk.pcm) // 600 for chunk in run(stream) if len(chunk.pcm)]
-    assert sizes[:4] == [1, 2, 4, 8]
-    assert max(sizes) == 8
+    assert sizes[:7] == [1, 1, 1, 2, 2, 2, 4]
+    assert max(sizes) == 12
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n", "...", "?!", "😊", "<b></b>"])

@@ -14,7 +14,7 @@ from tts_spec.engine.admission import Stay, keeps_budgets
 from tts_spec.engine.governor import Governor
 from tts_spec.engine.local_session import LocalSession
 from tts_spec.engine.options import EngineOptions
-from tts_spec.engine.scheduler import chunk_frames, next_batch
+from tts_spec.engine.scheduler import most_frames, next_batch
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.engine.together import together
 from tts_spec.types import SpeakOptions, SpeechError
@@ -169,7 +169,7 @@ class Floor:
             assert session.stream is not None
             session.stream.gamma = self.governor.gamma(session.options, session.stream.plan, len(batch))
             heard = session.heard_at is not None
-            session.stream.chunk_frames = chunk_frames(session.slack(now), self._frame_s, pace) if heard else 1
+            session.stream.most_frames = most_frames(session.slack(now), self._frame_s, pace) if heard else 1
         return batch
 
     def _round(self, batch: list[LocalSession]) -> None:

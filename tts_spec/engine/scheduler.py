@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from tts_spec.engine.estimates import Acceptance, LinearCost
 
-RAMP = (1, 2, 4, 8, 12)  # frames of a chunk
+SIZES = (1, 2, 4, 8, 12)  # frames of a chunk
+RAMP = (1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8, 12)  # of the first, the second and so on: no gap up to 0.6 of real time
 MARGIN = 1.5  # a chunk may take this much longer than expected without a gap
 GAMMAS = (0, 1, 2, 3, 4, 5, 7, 9, 11, 15)
 
@@ -59,13 +60,17 @@ def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list
     return [each.key for each in hungry[: options.max_batch]]
 
 
-def chunk_frames(slack_s: float, frame_s: float, pace: float) -> int:
-    """Frames of a session's next chunk: the most that are there well before ``slack_s`` of buffered audio has played, at least one.
+def most_frames(slack_s: float, frame_s: float, pace: float) -> int:
+    """The largest chunk that is there well before ``slack_s`` of buffered audio has played; one frame at least.
 
-    ``frame_s``: audio of a frame; ``pace``: seconds that a second of its audio takes now, everybody's work in it.
+    Where there is time the chunks of a stream follow RAMP, whatever the load, so that its audio is cut, and rounded, always alike.
+
+    Args:
+        frame_s: audio of a frame.
+        pace: seconds that a second of its audio takes now, everybody's work in it.
     """
     most = slack_s / (frame_s * max(pace, 1e-3) * MARGIN)
-    return max((frames for frames in RAMP if frames <= most), default=1)
+    return max((frames for frames in SIZES if frames <= most), default=1)
 
 
 def best_gamma(sessions: int, most: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> int:

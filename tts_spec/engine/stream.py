@@ -17,6 +17,7 @@ from models.bundle import Bundle
 from tts_spec.audio.renderer import Renderer
 from tts_spec.engine.passage import Passage, SpokenPhoneme
 from tts_spec.engine.plan import SpeechPlan
+from tts_spec.engine.scheduler import RAMP
 from tts_spec.engine.together import SharedNetworks
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
@@ -29,7 +30,6 @@ from tts_spec.speculate.script import Script, Vocabulary
 from tts_spec.text.frontend import Frontend
 from tts_spec.types import Chunk, Pcm, SpeechStats, SpeechWarning
 
-RAMP = (1, 2, 4, 8)  # frames of the first chunks; later ones have the last size
 PHONEMES_AHEAD = 48  # the next clause is phonemised when fewer are left
 FORGET_EVERY = 256  # phonemes
 
@@ -52,7 +52,7 @@ class SpeechStream:
         networks = networks or SharedNetworks(bundle, slots=1)
         self.plan = plan
         self.gamma = plan.gamma  # drafts of the next round; the engine may lower it
-        self.chunk_frames: int | None = None  # of the next chunk, set by the engine; None = the next of RAMP
+        self.most_frames = RAMP[-1]  # of the next chunk, if RAMP has more; the engine lowers it where there is no time
         self._clock = clock
         self._opened = clock()
         config = bundle.target.config
@@ -218,7 +218,7 @@ class SpeechStream:
 
     def _render(self, *, everything: bool) -> Pcm:
         """Audio of the frames that are due: a chunk's worth, or all of them."""
-        wanted = self.chunk_frames or RAMP[min(self._chunks, len(RAMP) - 1)]
+        wanted = min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames)
         if not self._undecoded or (len(self._undecoded) < wanted and not everything):
             return np.zeros(0, np.float32)
         parts: list[Pcm] = []
