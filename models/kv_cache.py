@@ -60,6 +60,11 @@ class KvCache(Slots):
         """Bytes of the preallocated store."""
         return self.store.nbytes
 
+    @property
+    def stores(self) -> tuple[Tensor]:
+        """See ``Slots.stores``."""
+        return (self.store,)
+
     def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
         """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
         for position, row in enumerate(path):

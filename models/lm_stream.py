@@ -16,7 +16,7 @@ import torch
 from models.kernels import Floats
 from models.kv_cache import KvCache
 from models.packed import PackedCache
-from models.slots import MAX_ROWS
+from models.slots import MAX_ROWS, SlotContent
 from models.speech_lm import NO_TOKEN, OFFSETS, SpeechLm
 
 Logits = npt.NDArray[np.float32]  # [R, codebook_size + 2]; -inf where the due codebook has no such decision
@@ -54,6 +54,7 @@ class LmStream:
         self.features: Floats = np.zeros((0, 1, batch.lm.config.transformer.width), np.float32)
         self.slot = slot
         self.dropped = 0  # phonemes whose vectors are freed
+        self.parked: SlotContent | None = None  # what its slot held, while it has none
         lm = batch.lm
         with torch.inference_mode():
             weights = torch.tensor([list(voice_weights)], device=batch.device)
@@ -93,6 +94,19 @@ class LmStream:
     def keep(self, start: int, path: Sequence[int]) -> None:
         """See ``LogitSource.keep``."""
         self.batch.cache.keep(self.slot, start, path)
+
+    def park(self) -> None:
+        """Give the slot back but remember what it held; only ``unpark`` and ``close`` may follow."""
+        if self.parked is None:
+            self.parked = self.batch.cache.copy_out(self.slot)
+            self.batch.free(self)
+
+    def unpark(self) -> None:
+        """Go on in another slot. Raises ValueError when every slot is taken."""
+        if self.parked is not None:
+            self.slot = self.batch.take(self)
+            self.batch.cache.copy_in(self.slot, self.parked)
+            self.parked = None
 
     def close(self) -> None:
         """Give the slot back. Idempotent."""
@@ -135,14 +149,19 @@ class LmBatch:
 
         Raises ValueError when every slot is taken.
         """
+        stream = LmStream(self, -1, voice_weights, speed)
+        stream.slot = self.take(stream)
+        self.cache.rewind(stream.slot, 0)
+        return stream
+
+    def take(self, stream: LmStream) -> int:
+        """The lowest free slot, now of ``stream``. Raises ValueError when every slot is taken."""
         if not self._free:
             raise ValueError(f"all {len(self._taken)} slots are taken")
         slot = min(self._free)
-        stream = LmStream(self, slot, voice_weights, speed)
         self._free.remove(slot)
         self._taken[slot] = stream
-        self.cache.rewind(slot, 0)
-        return stream
+        return slot
 
     def free(self, stream: LmStream) -> None:
         """See ``LmStream.close``."""

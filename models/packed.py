@@ -87,6 +87,11 @@ class PackedCache(Slots):
         """Bytes of the preallocated store."""
         return self.keys.nbytes + self.values.nbytes
 
+    @property
+    def stores(self) -> tuple[Floats, Floats]:
+        """See ``Slots.stores``."""
+        return self.keys, self.values
+
     def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
         """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
         for position, row in enumerate(path):

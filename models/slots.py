@@ -7,13 +7,41 @@ Knows counts; knows neither keys nor values.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 MAX_ROWS = 16  # new positions of one stream in one pass
 
 
-class Slots:
+@dataclass(frozen=True, slots=True)
+class SlotContent:
+    """What a slot held, for another slot of the same cache."""
+
+    stores: tuple[Any, ...]  # of ``Slots.stores``, its part
+    length: int
+    written: int
+
+
+class Slots(ABC):
     """``lengths[s]`` positions of slot s are committed; ``rewind`` rolls back."""
+
+    @property
+    @abstractmethod
+    def stores(self) -> tuple[Any, ...]:
+        """The arrays or tensors that hold keys and values, [layers, slots, ...] each."""
+
+    def copy_out(self, slot: int) -> SlotContent:
+        """A copy of all that ``slot`` holds; as many bytes as a slot has."""
+        stores = tuple(store[:, slot] * 1 for store in self.stores)
+        return SlotContent(stores, self.lengths[slot], self._written[slot])
+
+    def copy_in(self, slot: int, content: SlotContent) -> None:
+        """Make ``slot`` hold ``content``."""
+        for store, kept in zip(self.stores, content.stores, strict=True):
+            store[:, slot] = kept
+        self.lengths[slot], self._written[slot] = content.length, content.written
 
     def __init__(self, slots: int, capacity: int) -> None:
         self.capacity = capacity

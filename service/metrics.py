@@ -26,6 +26,7 @@ OUTCOMES = ("complete", "cancelled", LEFT, *ErrorCode)
 ENGINE_HELP = {
     "sessions_active": "Sessions that hold resources of the engine.",
     "sessions_queued": "Sessions that wait to be admitted.",
+    "sessions_parked": "Sessions without text that gave their slot back.",
     "sessions_refused_total": "Sessions the engine told overloaded.",
     "load": "Share of the engine's time that the live sessions need, as expected from what rounds cost.",
     "kv_cache_bytes": "Memory of all KV slots, taken or not.",

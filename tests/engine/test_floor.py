@@ -44,7 +44,7 @@ class Words:
         self.plan = None
         self.finished = False
         self.hurried: list[tuple[float, bool]] = []
-        self.closed = False
+        self.closed = self.parked = False
 
     def text(self, piece: str) -> None:
         if piece == "bad":
@@ -90,6 +90,12 @@ class Words:
         return Chunk(pcm, RATE, stats=cast(Any, "stats") if self.finished else None)
 
     def take_round(self) -> None: ...
+
+    def park(self) -> None:
+        self.parked = True
+
+    def unpark(self) -> None:
+        self.parked = False
 
     def close(self) -> None:
         self.closed = True
@@ -365,6 +371,37 @@ def test_a_session_that_waits_for_text_costs_nothing_and_wakes_at_once() -> None
     frames = [round(audio / FRAME_S) for at, audio in zip(listener.at, listener.audio, strict=True) if at > 30]
     assert frames[0] == 1  # a listener waits for it: one frame at once
     assert world.floor.metrics()["slack_min_seconds"] == 0
+
+
+def test_an_idle_session_gives_its_slot_to_another_and_gets_one_again() -> None:
+    world = World(max_sessions=1, idle_s=5.0, queue_wait_s=60.0)
+    idle, other = world.open("Hello."), world.open("x" * 100, end=True)
+    world.run(4.9)
+    assert other.at == []
+    world.run(5.1)
+    assert world.streams[0].parked
+    assert world.floor.metrics()["sessions_parked"] == 1
+    world.run(5.2)
+    idle.session.text("And more.")
+    world.run(9.0)
+    assert other.over
+    assert not world.streams[0].parked
+    assert sum(idle.audio) == pytest.approx(15 * FRAME_S)
+    idle.session.cancel()
+    world.run(31.0)
+    assert world.freed == 2
+
+
+def test_a_parked_session_can_leave_and_half_a_clause_wakes_it_in_time() -> None:
+    world = World(idle_s=1.0)
+    one, two = world.open("Hello."), world.open("Hello.", max_wait_ms=400.0)
+    world.run(2.0)
+    assert world.floor.active == 0
+    one.session.cancel()
+    two.session.text("and th")
+    world.run(5.0)
+    assert world.freed == 1
+    assert sum(two.audio) == pytest.approx(12 * FRAME_S)
 
 
 def test_text_that_comes_late_is_not_the_engines_debt() -> None:

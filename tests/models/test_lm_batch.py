@@ -74,3 +74,25 @@ def test_slots_are_bounded_and_come_back() -> None:
     with pytest.raises(ValueError, match="all 2 slots"):
         batch.open([1, 0], 1.0)
     assert second.slot == 1
+
+
+def test_a_parked_stream_goes_on_in_another_slot_as_if_nothing_had_been() -> None:
+    rng = random.Random(5)
+    batch = LmBatch(small_lm(), 2)
+    parked, alone = open_stream(batch, 1), open_stream(LmBatch(small_lm(), 1), 1)
+    first, second = inputs_of(rng, 40), inputs_of(rng, 20)
+    np.testing.assert_array_equal(parked.forward(first, 0), alone.forward(first, 0))
+    parked.park()
+    others = [open_stream(batch, seed) for seed in (2, 3)]  # both slots, the old one among them
+    for other in others:
+        other.forward(inputs_of(rng, 30), 0)
+    with pytest.raises(ValueError, match="all 2 slots are taken"):
+        parked.unpark()
+    others[1].close()
+    parked.unpark()
+    assert parked.slot == others[1].slot
+    np.testing.assert_array_equal(parked.forward(second, 38), alone.forward(second, 38))  # two of them undone
+    parked.park()
+    parked.close()
+    others[0].close()
+    assert [batch.open([1.0, 0.0], 1.0).slot for _ in range(2)] == [0, 1]

@@ -43,6 +43,7 @@ class Floor:
         self._clock = clock
         self._stay = Stay()
         self._admitted: dict[int, LocalSession] = {}  # those with a slot
+        self._parked: dict[int, LocalSession] = {}  # those that gave theirs back, for lack of text
         self._queue: list[LocalSession] = []  # those that wait for one
         self._refused = 0
         self._slack_min_s = 0.0
@@ -56,13 +57,14 @@ class Floor:
     @property
     def sessions(self) -> list[LocalSession]:
         """All of them."""
-        return [*self._admitted.values(), *self._queue]
+        return [*self._admitted.values(), *self._parked.values(), *self._queue]
 
     def metrics(self) -> Mapping[str, float]:
         """See ``Engine.metrics``."""
         return {
             "sessions_active": self.active,
             "sessions_queued": len(self._queue),
+            "sessions_parked": len(self._parked),
             "sessions_refused_total": self._refused,
             "slack_min_seconds": self._slack_min_s,
             "load": self._load,
@@ -123,9 +125,13 @@ class Floor:
         return not session.options.live or keeps_budgets(self.governor, len(live), waiting_s, budget_s, limit)
 
     def _start(self, session: LocalSession, now: float) -> None:
-        session.admitted_at = now
+        if session.admitted_at is None:
+            session.admitted_at = now
         try:
-            session.start(self._make_stream(session.options))
+            if session.stream is None:
+                session.start(self._make_stream(session.options))
+            else:
+                session.stream.unpark()
         except Exception as error:
             self.fail(session, error)
         else:
@@ -134,13 +140,17 @@ class Floor:
     # Who waits, and who works
 
     def _look_after(self, now: float) -> list[float]:
-        """End who is stuck, hurry who lacks text; the times at which this must be done again."""
+        """End who is stuck, hurry who lacks text, park who lacks it for long; the times at which this must be done again."""
         due = []
-        for session in list(self._admitted.values()):
+        for session in [*self._admitted.values(), *self._parked.values()]:
             if not session.able(now, self.options.max_outstanding):
                 session.hurry(now)
                 if (at := self._wait(session, now)) is not None:
                     due.append(at)
+            if session.key in self._parked and session.able(now, self.options.max_outstanding):
+                del self._parked[session.key]
+                session.queued_at = now
+                self._queue.insert(0, session)  # it was here before them
         return due
 
     def _wait(self, session: LocalSession, now: float) -> float | None:
@@ -152,6 +162,12 @@ class Floor:
             self.fail(session, SpeechError("slow_reader", stalled))
         elif session.held_at is not None:
             return session.hurry_at(now)
+        elif session.dry_at is not None and session.key in self._admitted:
+            if now < (park_at := session.dry_at + self.options.idle_s):
+                return park_at
+            assert session.stream is not None
+            session.stream.park()
+            self._parked[session.key] = self._admitted.pop(session.key)
         return None
 
     def _choose(self, now: float, due: list[float]) -> list[LocalSession]:
@@ -229,6 +245,7 @@ class Floor:
     def end(self, session: LocalSession) -> None:
         """Free everything ``session`` holds."""
         self._admitted.pop(session.key, None)
+        self._parked.pop(session.key, None)
         if session in self._queue:
             self._queue.remove(session)
         if session.stream is not None:

@@ -121,6 +121,16 @@ class SpeechStream:
         done, self._last_round = self._last_round, None
         return done
 
+    def park(self) -> None:
+        """Give the slots back for as long as there is nothing to do; ``unpark`` comes before the next ``step``."""
+        for model in self._models:
+            model.park()
+
+    def unpark(self) -> None:
+        """Take slots again and go on as if nothing had been. Raises ValueError when there are none."""
+        for model in self._models:
+            model.unpark()
+
     def close(self) -> None:
         """Give the slots back; the stream is over. Idempotent."""
         self.finished = True
