@@ -20,6 +20,7 @@ MOST = 7  # drafts of a round the governor goes up to
 LOOK_EVERY = 64  # rounds after which it drafts once even if that did not pay: acceptance may have changed
 MEMORY = 0.98  # of running means
 SLOWEST_FIRST_S = 1.0  # what took longer was not the engine's doing, or it is no use to know by how much
+PLAIN_DRAFT_S = {"lookahead": 0.00002, "feature": 0.0001}  # a draft of one session
 PHONEMES_PER_S = 14.0  # of speech; each is one ADVANCE
 
 
@@ -30,8 +31,10 @@ class Governor:
         self._default = manifest.default_drafter
         self._most = max(MOST, manifest.default_gamma)
         self._target = LinearCost(0.002, 0.0003)
+        # Seconds of a draft for a batch; those that are no pass of a language model are not seen by ``observe_pass``.
         self._drafters = {name: LinearCost(0.0004, 0.00005) for name in manifest.drafters}
-        self._acceptance = {name: Acceptance() for name in manifest.drafters}
+        self._drafters |= {name: LinearCost(0.0, cost_s) for name, cost_s in PLAIN_DRAFT_S.items()}
+        self._acceptance = {name: Acceptance() for name in manifest.drafter_names if name != "none"}
         self._first_audio = LinearCost(0.02, 0.004, memory=50)  # seconds, by how many wait for theirs
         # Seconds beside the passes of language models, and tokens, for each second of audio.
         self._rest = Ratio(0.05, 1.0)
