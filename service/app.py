@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -87,7 +88,8 @@ def create_app(streams: Streams) -> Starlette:
     async def ready(_: Request) -> Response:
         return JSONResponse({"ready": streams.ready}, 200 if streams.ready else 503)
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        let_in(streams, request)
         return Response(streams.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     # Two paths on which the APIs meet. Voices have the fields of both; models have other forms, so the key's header decides.
@@ -112,14 +114,29 @@ def create_app(streams: Streams) -> Starlette:
             *(_demo_route(path, DEMO / name, kind) for path, (name, kind) in DEMO_FILES.items()),
             Route("/health", health),
             Route("/ready", ready),
-            Route("/metrics", metrics),
+            Route("/metrics", telling(openai_api.refuse, metrics)),
             Route("/v1/voices", telling(http_api.refuse, voices)),
             Route("/v1/models", telling(openai_api.refuse, models)),
             *openai_routes(streams),
             *elevenlabs_routes(streams),
             WebSocketRoute("/v1/stream", stream),
         ],
-        middleware=[Middleware(_SecurityHeaders)],
+        middleware=[
+            Middleware(_SecurityHeaders),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=options.allowed_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=[
+                    "X-Request-ID",
+                    "X-Audio-Encoding",
+                    "X-Audio-Sample-Rate",
+                    "X-Audio-Channels",
+                    "Retry-After",
+                ],
+            ),
+        ],
         exception_handlers={HTTPException: on_http_error},
     )
 

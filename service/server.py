@@ -7,18 +7,19 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 
 import uvicorn
 
 from service.app import create_app
 from service.loop_lag import watch_lag
 from service.options import ServerOptions
+from service.server_socket import listen
 from service.streams import Streams
+from service.wyoming_server import wyoming_running
 from tts_spec.engine.port import Engine
+from tts_spec.types import SpeechError
 
-# What the kernel may hold back for a slow reader. The default grows to megabytes: a minute of audio that is generated
-# although nobody hears it, and ahead of which no ping gets through.
-SEND_BUFFER_BYTES = 65_536
 # Messages over options.max_message_bytes get an error message; over this the socket is just closed with 1009.
 HARD_MESSAGE_BYTES = 2 * 1024 * 1024
 PING_S = 20.0
@@ -49,11 +50,22 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class Address(str):
+    """Where the server listens, as a URL."""
+
+    wyoming_port: int | None
+
+    def __new__(cls, url: str, wyoming_port: int | None) -> Address:
+        self = super().__new__(cls, url)
+        self.wyoming_port = wyoming_port
+        return self
+
+
 @asynccontextmanager
-async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[str]:
+async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[Address]:
     """The server while the block runs; gives its address, e.g. ``http://127.0.0.1:8000``, once it really listens.
 
-    Raises ``OSError`` when the address cannot be had. The engine stays the caller's.
+    Raises ``SpeechError`` when a TLS file is not there, ``OSError`` when the address cannot be had. The engine stays the caller's.
     """
     streams = Streams(engine, options)
     config = uvicorn.Config(
@@ -70,9 +82,12 @@ async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[str]:
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=1,
+        ssl_certfile=_file("tls_certificate", options.tls_certificate),
+        ssl_keyfile=_file("tls_key", options.tls_key),
     )
+    scheme = "http" if options.tls_certificate is None else "https"
     server = _Server(config, streams)
-    with _listen(options) as listener:
+    with listen(options.host, options.port, options) as listener:
         host, port = listener.getsockname()[:2]
         task = asyncio.create_task(server.serve([listener]), name="server")
         lag = asyncio.create_task(watch_lag(streams.metrics.loop_lag_s.observe), name="loop lag")
@@ -81,7 +96,10 @@ async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[str]:
         try:
             if task.done():
                 await task  # raises what stopped it
-            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            async with wyoming_running(streams) as wyoming_port:
+                yield Address(
+                    f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}", wyoming_port
+                )
         finally:
             ready.cancel()
             lag.cancel()
@@ -103,6 +121,8 @@ async def serve_until_stopped(engine: Engine, options: ServerOptions) -> None:
         loop.add_signal_handler(number, on_signal)
     async with running(engine, options) as address:
         print(f"Listening on {address} (Ctrl+C stops)", flush=True)
+        if address.wyoming_port is not None:
+            print(f"Wyoming on port {address.wyoming_port}", flush=True)
         await stop.wait()
         print("Stopping: running streams may finish", flush=True)
 
@@ -116,20 +136,7 @@ def serve(engine: Engine, options: ServerOptions) -> None:
         engine.close()
 
 
-def _listen(options: ServerOptions) -> socket.socket:
-    family, kind, proto, _, address = socket.getaddrinfo(
-        options.host, options.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-    )[0]
-    # The explicit protocol number matters: asyncio sets TCP_NODELAY only on sockets that have it.
-    listener = socket.socket(family, kind, proto)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a peer that acknowledges but never reads does not stay for ever
-            patience = 2 * options.stall_s + options.linger_s
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience * 1000))
-        listener.bind(address)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+def _file(name: str, path: str | None) -> str | None:
+    if path is not None and not Path(path).is_file():
+        raise SpeechError("invalid_value", f"{name} is {path!r}; allowed: a PEM file", name)
+    return path

@@ -1,7 +1,7 @@
-"""One WebSocket: carries frames between a client, a protocol's state machine and the streams it opens.
+"""One socket: carries frames between a client, a protocol's state machine and the streams it opens.
 
-Knows asyncio and starlette's WebSocket; decides nothing about the protocol and computes no audio. The event loop never
-waits for the engine: engine calls return at once, what is spoken is handed over from its thread.
+Knows asyncio and starlette's WebSocket, or what behaves like one (``Wire``); decides nothing about the protocol and computes
+no audio. The event loop never waits for the engine: engine calls return at once, what is spoken is handed over from its thread.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocketDisconnect
 
 from service import actions
 from service.actions import Action, SocketAction, SocketProtocol
@@ -32,10 +32,19 @@ _Input = TypeVar("_Input")
 MAX_WAITING_PIECES = 256
 
 
+class Wire(Protocol):
+    """What is used of a WebSocket (starlette's); frames are ASGI's."""
+
+    async def receive(self) -> MutableMapping[str, Any]: ...
+    async def send_text(self, data: str) -> None: ...
+    async def send_bytes(self, data: bytes) -> None: ...
+    async def close(self, code: int, reason: str) -> None: ...
+
+
 class SocketSession:
     """Runs one protocol over an accepted socket: a reader and a single writer, both gone when ``run`` returns."""
 
-    def __init__(self, socket: WebSocket, protocol: SocketProtocol, studio: Studio) -> None:
+    def __init__(self, socket: Wire, protocol: SocketProtocol, studio: Studio) -> None:
         self._socket = socket
         self._protocol = protocol
         self._studio = studio
@@ -175,7 +184,7 @@ class SocketSession:
                 message = f"nothing could be written for {limit:g} s; allowed: a client that reads"
                 self._perform(self._protocol.abandon, SpeechError(ErrorCode.SLOW_READER, message))
                 limit, stalled = self._options.linger_s, True
-            except WebSocketDisconnect:
+            except (WebSocketDisconnect, OSError):
                 return
 
     async def _write_one(self, action: SocketAction) -> None:

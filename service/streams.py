@@ -16,7 +16,7 @@ from service.credentials import shown_key
 from service.messages import ErrorCode
 from service.metrics import Metrics
 from service.options import ServerOptions
-from service.session import SocketSession
+from service.session import SocketSession, Wire
 from service.studio import Studio
 from tts_spec.engine.port import Engine
 from tts_spec.types import SpeechError
@@ -80,6 +80,19 @@ class Streams:
             key = shown_key(socket.headers, socket.query_params)
             if key is not None or not key_may_follow or not self.studio.keys.asks:
                 session.login(self.studio.keys.client(key))
+        except SpeechError as error:
+            session.fail(error)
+            await session.run()
+            return
+        with self.visit(session):
+            await session.run()
+
+    async def serve_trusted(self, wire: Wire, protocol: SocketProtocol) -> None:
+        """The same for a connection of a protocol that knows neither keys nor web pages."""
+        session = SocketSession(wire, protocol, self.studio)
+        try:
+            self.admit()
+            session.login(self.studio.keys.anyone)
         except SpeechError as error:
             session.fail(error)
             await session.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,23 +106,55 @@ def voices(bundle: Bundle = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def serve(
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    max_sessions: Annotated[int, typer.Option(help="Streams served at once; one more is told overloaded.")] = 16,
+    host: Annotated[str | None, typer.Option(help="Address; another than 127.0.0.1 needs API keys.")] = None,
+    port: Annotated[int | None, typer.Option(help="Of HTTP and WebSocket; default 8000, 0 = any free port.")] = None,
+    wyoming_port: Annotated[
+        int | None, typer.Option(help="Of Wyoming, for Home Assistant (usually 10200); default: off.")
+    ] = None,
+    max_sessions: Annotated[
+        int | None, typer.Option(help="Streams served at once, default 16; one more is told overloaded.")
+    ] = None,
+    tls_certificate: Annotated[str | None, typer.Option(help="PEM file: serve https and wss.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="PEM file, where the key is not beside the certificate.")] = None,
+    allow_anyone: Annotated[
+        bool | None, typer.Option("--allow-anyone", help="Serve other machines although no API key is asked for.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="File with all settings and the API keys; default: ./tts-spec.toml if there is one."),
+    ] = None,
     bundle: Bundle = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
 ) -> None:
-    """Serve the demo page and the WebSocket protocol."""
-    from service.options import ServerOptions
+    """Serve the demo page and all protocols: native, OpenAI, ElevenLabs, Wyoming. API keys: the file, or TTS_SPEC_API_KEYS."""
+    from service.config import load_options
     from service.server import serve as serve_engine
     from tts_spec.engine.options import EngineOptions
     from tts_spec.synthesizer import Synthesizer
 
-    options = ServerOptions(host=host, port=port, max_sessions=max_sessions)
+    given = {
+        "host": host,
+        "port": port,
+        "wyoming_port": wyoming_port,
+        "max_sessions": max_sessions,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "allow_anyone": allow_anyone,
+    }
+    options = load_options(config, os.environ, given)
     synthesizer = Synthesizer.load(bundle, device, dtype)
     synthesizer.speak("Ready.")  # dictionaries and kernels are warm before the first listener comes
-    serve_engine(synthesizer.engine(EngineOptions(max_sessions=max_sessions)), options)
+    serve_engine(synthesizer.engine(EngineOptions(max_sessions=options.max_sessions)), options)
+
+
+@app.command()
+def key(name: Annotated[str, typer.Argument(help="Whose key it is, for logs.")]) -> None:
+    """Make an API key: it is shown once; the server keeps its hash."""
+    from service.keys import hash_key, new_key
+
+    made = new_key()
+    print(f'{made}\n\n# for tts-spec.toml:\n[[keys]]\nname = {json.dumps(name)}\nsha256 = "{hash_key(made)}"')
 
 
 @bench.command()

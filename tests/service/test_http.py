@@ -10,6 +10,7 @@ import pytest
 import websockets
 
 from service.app import DEMO_FILES
+from service.keys import ApiKey
 from tests.service.client import connect, hear, send, stream_url
 from tests.service.fake_engine import FakeEngine
 from tts_spec.engine.port import Engine
@@ -112,3 +113,36 @@ async def test_our_own_page_and_allowed_ones_may(fake: FakeEngine) -> None:
 async def test_compression_is_not_negotiated(fake: FakeEngine) -> None:
     async with stream_url(fake) as url, connect(url, compression="deflate") as socket:
         assert socket.protocol.extensions == []
+
+
+async def test_pages_of_allowed_origins_may_read_the_answers(fake: FakeEngine) -> None:
+    friend = "https://friend.example"
+    async with stream_url(fake, allowed_origins=(friend,)) as url, httpx.AsyncClient() as client:
+        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
+        asked = {
+            "Origin": friend,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization",
+        }
+        allowed = await client.options(f"{base}/v1/audio/speech", headers=asked)
+        read = await client.get(f"{base}/v1/voices", headers={"Origin": friend})
+        stranger = await client.options(
+            f"{base}/v1/audio/speech", headers=asked | {"Origin": "https://elsewhere.example"}
+        )
+    assert allowed.headers["access-control-allow-origin"] == read.headers["access-control-allow-origin"] == friend
+    assert "access-control-allow-origin" not in stranger.headers
+
+
+async def test_text_and_keys_are_never_logged(fake: FakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    text, key = "a very private remark", "tts_private"
+    async with stream_url(fake, api_keys=(ApiKey.of("a", key),)) as url, httpx.AsyncClient() as client:
+        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
+        headers = {"Authorization": f"Bearer {key}"}
+        for voice in ("ada", "nobody"):
+            await client.post(f"{base}/v1/audio/speech", json={"input": text, "voice": voice}, headers=headers)
+        async with connect(url, additional_headers=headers) as socket:
+            await send(socket, {"type": "start"}, {"type": "text", "text": text}, {"type": "start"})
+            await hear(socket)
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith(("service", "tts_spec"))]
+    assert not any(text in each or key in each for each in ours)

@@ -12,7 +12,7 @@ import pytest
 import websockets
 
 from service.options import ServerOptions
-from service.server import SEND_BUFFER_BYTES, _listen
+from service.server_socket import SEND_BUFFER_BYTES, listen
 from tests.service.client import connect, hear, send, speak, stream_url
 from tests.service.fake_engine import FRAME, MAX_OUTSTANDING, FakeEngine
 
@@ -217,7 +217,7 @@ async def test_the_kernel_sends_at_once_and_holds_little() -> None:
         writer.write(str(size).encode())
         writer.close()
 
-    listener = _listen(ServerOptions(port=0))
+    listener = listen("127.0.0.1", 0, ServerOptions())
     async with await asyncio.start_server(talk, sock=listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         assert int(await reader.read()) <= 2 * SEND_BUFFER_BYTES  # the kernel doubles it for its own needs

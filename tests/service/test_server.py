@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
+import httpx
 import pytest
+import trustme
 
 from service.options import ServerOptions
 from service.server import running
 from tests.service.client import connect, hear, send
 from tests.service.fake_engine import FakeEngine
+from tts_spec.types import SpeechError
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +67,27 @@ async def test_a_signal_ends_what_does_not_finish(process: tuple[subprocess.Pope
     assert (heard.one("error")["code"], heard.close_code) == ("shutting_down", 1001)
     child.communicate(timeout=10)
     assert child.returncode == 0
+
+
+async def test_tls_serves_https_and_wss(fake: FakeEngine, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    options = ServerOptions(port=0, drain_s=0.05, tls_certificate=str(tmp_path / "server.pem"))
+    async with running(fake, options) as address:
+        assert address.startswith("https://127.0.0.1:")
+        async with httpx.AsyncClient(verify=trust) as http:
+            assert (await http.get(f"{address}/health")).status_code == 200
+        async with connect(f"wss{address.removeprefix('https')}/v1/stream", ssl=trust) as socket:
+            await send(socket, {"type": "start"}, {"type": "text", "text": "Hello"}, {"type": "end"})
+            assert (await hear(socket)).one("end")["reason"] == "complete"
+
+
+async def test_a_certificate_that_is_not_there_is_named(fake: FakeEngine) -> None:
+    with pytest.raises(SpeechError, match=r"tls_certificate is .nowhere\.pem"):
+        async with running(fake, ServerOptions(port=0, tls_certificate="nowhere.pem")):
+            pass
 
 
 async def test_an_address_in_use_is_an_error(fake: FakeEngine) -> None:
