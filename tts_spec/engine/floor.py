@@ -233,7 +233,7 @@ class Floor:
     def fail(self, session: LocalSession, error: Exception) -> None:
         """End ``session`` and report why."""
         session.cancelled = True  # what the caller still sends goes nowhere
-        self.end(session)
+        self._free(session)
         if not isinstance(error, SpeechError):
             log.error("a session failed", exc_info=error)
             error = SpeechError("internal", f"the engine failed on this session: {error}", None)
@@ -241,9 +241,14 @@ class Floor:
             session.listener(error)
         except Exception:
             log.exception("a session's listener failed")
+        session.gone()
 
     def end(self, session: LocalSession) -> None:
         """Free everything ``session`` holds."""
+        self._free(session)
+        session.gone()
+
+    def _free(self, session: LocalSession) -> None:
         self._admitted.pop(session.key, None)
         self._parked.pop(session.key, None)
         if session in self._queue:
@@ -252,4 +257,3 @@ class Floor:
             session.stream.close()
         if session.admitted_at is not None:
             self._stay.observe(self._clock() - session.admitted_at)
-        session.gone()

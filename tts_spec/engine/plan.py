@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.bundle import Manifest
+from tts_spec.engine.port import check_choices
 from tts_spec.speculate.sampling import SamplingOptions
-from tts_spec.types import SpeakOptions, SpeculationMode, SpeechError
+from tts_spec.types import SpeakOptions, SpeculationMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,9 @@ def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
     Raises SpeechError ``unknown_voice`` or ``invalid_value`` naming the field and what is allowed.
     """
     names = [voice.name for voice in manifest.voices]
-    name = options.voice if options.voice is not None else names[0]
-    if name not in names:
-        raise SpeechError("unknown_voice", f"voice is {name!r}; allowed: {', '.join(names)}", "voice")
-    voice = names.index(name)
-    drafters = manifest.drafter_names
+    check_choices(options, names, manifest.drafter_names)
+    voice = 0 if options.voice is None else names.index(options.voice)
     drafter = options.drafter if options.drafter is not None else manifest.default_drafter
-    if drafter not in drafters:
-        raise SpeechError("invalid_value", f"drafter is {drafter!r}; this bundle has: {', '.join(drafters)}", "drafter")
     gamma = options.gamma if options.gamma is not None else manifest.default_gamma
     defaults = manifest.sampling
 

@@ -6,7 +6,7 @@ the implementation runs its torch work on a thread of its own and never blocks a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,19 @@ class EngineInfo:
     voices: tuple[VoiceInfo, ...]
     drafters: tuple[str, ...]
     default_drafter: str
+
+    def check(self, options: SpeakOptions) -> None:
+        """Raises SpeechError ``unknown_voice`` or ``invalid_value`` for what this engine does not have."""
+        check_choices(options, [voice.name for voice in self.voices], self.drafters)
+
+
+def check_choices(options: SpeakOptions, voices: Sequence[str], drafters: Sequence[str]) -> None:
+    """Raises SpeechError unless voice and drafter of ``options`` are among these, or left open."""
+    if options.voice is not None and options.voice not in voices:
+        raise SpeechError("unknown_voice", f"voice is {options.voice!r}; allowed: {', '.join(voices)}", "voice")
+    if options.drafter is not None and options.drafter not in drafters:
+        has = ", ".join(drafters)
+        raise SpeechError("invalid_value", f"drafter is {options.drafter!r}; this bundle has: {has}", "drafter")
 
 
 class Session(Protocol):
