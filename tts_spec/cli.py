@@ -131,7 +131,8 @@ def serve(
     from service.config import load_options
     from service.server import serve as serve_engine
     from tts_spec.engine.options import EngineOptions
-    from tts_spec.synthesizer import Synthesizer
+    from tts_spec.engine.process import ProcessEngine
+    from tts_spec.engine.worker import EngineSetup
 
     given = {
         "host": host,
@@ -143,18 +144,11 @@ def serve(
         "allow_anyone": allow_anyone,
     }
     options = load_options(config, os.environ, given)
-    synthesizer = Synthesizer.load(bundle, device, dtype)
-    synthesizer.speak("Ready.")  # dictionaries and kernels are warm before the first listener comes
-    serve_engine(synthesizer.engine(EngineOptions(max_sessions=options.max_sessions)), options)
-
-
-@app.command()
-def key(name: Annotated[str, typer.Argument(help="Whose key it is, for logs.")]) -> None:
-    """Make an API key: it is shown once; the server keeps its hash."""
-    from service.keys import hash_key, new_key
-
-    made = new_key()
-    print(f'{made}\n\n# for tts-spec.toml:\n[[keys]]\nname = {json.dumps(name)}\nsha256 = "{hash_key(made)}"')
+    limits = EngineOptions(max_sessions=options.max_sessions, max_queued=options.max_sessions)
+    engine = ProcessEngine(EngineSetup(bundle, device, dtype, limits))
+    megabytes = engine.metrics()["kv_cache_bytes"] / 1e6
+    console.print(f"KV caches of {limits.max_sessions} sessions: {megabytes:.1f} MB", highlight=False)
+    serve_engine(engine, options)
 
 
 @bench.command()
@@ -322,11 +316,13 @@ class _Loudspeaker:
 
 def main() -> None:
     """Entry point: a bad option is one clear line and exit code 2, not a traceback."""
-    from models.bundle import BundleError
-
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         app()
-    except (SpeechError, BundleError) as error:
+    except ValueError as error:
+        from models.bundle import BundleError  # only now: the server's process does without torch
+
+        if not isinstance(error, SpeechError | BundleError):
+            raise
         console.print(f"tts-spec: {error}", style="red", markup=False)
         sys.exit(2)

@@ -24,7 +24,7 @@ from tts_spec.types import SpeakOptions, SpeechError
 
 BEAT_S = 0.5  # between two signs of life
 SWITCH_S = 0.001  # the engine's thread lets the pipe's have the interpreter after at most so long
-WARM_TEXT = "Ready when you are."
+WARM_TEXT = "Ready."
 WARM_TOGETHER = 3  # sessions at once, so that rounds of several are compiled and their cost is known
 
 
@@ -99,8 +99,9 @@ class _Worker:
         self._sessions: dict[int, Session] = {}
 
     def run(self) -> None:
+        self._send(("beat", 0, self._metrics()))
         self._send(("ready", self._engine.info))
-        beat_at = time.monotonic()
+        beat_at = time.monotonic() + BEAT_S
         while self._engine.ready:
             if time.monotonic() >= beat_at:
                 self._send(("beat", 0, self._metrics()))
