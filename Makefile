@@ -2,17 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-all check format
+.PHONY: serve test test-all clients check format
 
 serve: .venv/serve
 	$(BIN)/tts-spec serve
 
-# Everything but the tests marked slow; test-all runs those too.
+# Everything but the tests marked slow; test-all runs those too. The real clients have their own environments and command.
 test: .venv/test
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow and not clients"
 
 test-all: .venv/test
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not clients"
+
+clients: .venv/test .clients/sdk .clients/pipecat .clients/livekit
+	$(BIN)/pytest -m clients
+
+.clients/%: tests/clients/requirements/%.txt
+	rm -rf $@
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet --requirement $<
 
 check: .venv/test
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +26,8 @@ from service.speech import Piece, Speech
 from service.streams import Streams
 from tts_spec.audio.formats import AudioFormat
 from tts_spec.types import SpeakOptions, SpeechError
+
+logger = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -203,7 +206,7 @@ class HttpSpeech(Response):
                         "text",
                     )
                 data += self._shape.end(event)
-            if data:
+            if data or last:
                 await self._write(data, send, more=not last)
                 self._meter.audio(event.seconds)
             speech.consumed()
@@ -228,10 +231,12 @@ class HttpSpeech(Response):
     async def _break(self, error: SpeechError, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._started:
             await self._refuse(error, scope, receive, send)
-        elif error.code != ErrorCode.SLOW_READER and (told := self._shape.broken(error)) is not None:
+            return
+        logger.warning("a body was broken off: %s", error.code)
+        if error.code != ErrorCode.SLOW_READER and (told := self._shape.broken(error)) is not None:
             await send({"type": "http.response.body", "body": told, "more_body": False})
-        # Otherwise the body stays open and the server, finding it so, drops the connection: an end without an end is the only
-        # way to say that what was sent is not all.
+        # Unless the API has words for it the body stays open and the server, finding it so, drops the connection: an end without
+        # an end is the only way to say that what was sent is not all.
 
     async def _refuse(self, error: SpeechError, scope: Scope, receive: Receive, send: Send) -> None:
         response = self._shape.refusal(error, status_of(error))

@@ -151,6 +151,15 @@ def serve(
     serve_engine(engine, options)
 
 
+@app.command()
+def key(name: Annotated[str, typer.Argument(help="Whose key it is, for logs.")]) -> None:
+    """Make an API key: it is shown once; the server keeps its hash."""
+    from service.keys import hash_key, new_key
+
+    made = new_key()
+    print(f'{made}\n\n# for tts-spec.toml:\n[[keys]]\nname = {json.dumps(name)}\nsha256 = "{hash_key(made)}"')
+
+
 @bench.command()
 def speculation(
     sentences: Annotated[int, typer.Option(help="Held-out sentences.")] = 12,

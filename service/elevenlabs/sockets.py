@@ -35,6 +35,7 @@ MAX_FRAME_BYTES = 36_000  # of audio in one frame: 48,000 in base64, well under 
 DEFAULT_CONTEXT = "default"
 TOO_MANY = "max_active_conversations"
 SENTENCE_ENDS = (".", "!", "?", "…", ":", ";", "\n")
+POLICY = "policy_violation"
 SETTINGS_CHANGED = (
     "voice_settings field must be provided in the first message and then either be not provided or not change."
 )
@@ -149,7 +150,7 @@ class _Sockets:
             return
         speed_of(wanted)
         if context.opened and wanted != context.voice_settings:
-            raise SpeechError("policy_violation", SETTINGS_CHANGED, "voice_settings")
+            raise SpeechError(POLICY, SETTINGS_CHANGED, "voice_settings")
         context.voice_settings = wanted
 
     def _say(self, context: _Context, text: str) -> list[Action]:
@@ -340,15 +341,16 @@ class MultiStreamInput(_Sockets):
 
 def _named(error: SpeechError) -> tuple[str, int]:
     """The name and close code of an error in this API."""
-    close_code = CLOSE_CODES.get(error.code, 1008 if error.code == "policy_violation" else 1011)  # type: ignore[call-overload]
-    known = error.code in set(ErrorCode) or error.code == "policy_violation"
+    is_policy = error.code in (POLICY, ErrorCode.UNKNOWN_VOICE)
+    close_code = 1008 if is_policy else CLOSE_CODES.get(error.code, 1011)  # type: ignore[call-overload]
+    known = error.code in set(ErrorCode) or error.code == POLICY
     return ERROR_NAMES.get(error.code, str(error.code) if known else "internal"), close_code
 
 
 def _outcome(error: SpeechError) -> str:
     if error.code in set(ErrorCode):
         return str(error.code)
-    return ErrorCode.INVALID_VALUE if error.code == "policy_violation" else ErrorCode.INTERNAL
+    return ErrorCode.INVALID_VALUE if error.code == POLICY else ErrorCode.INTERNAL
 
 
 def _context_error(context: str, message: str, name: str, code: int) -> ContextErrorFrame:
