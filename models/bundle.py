@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from models.codec.codec import CodecConfig, NeuralCodec
-from models.feature_head import FeatureConfig, FeatureHead
 from models.speech_lm import SpeechLm, SpeechLmConfig
-from models.transformer_config import MAY_MISS
 
 FORMAT = 1
 MANIFEST = "bundle.json"
@@ -80,12 +78,17 @@ class Manifest:
     voices: list[VoiceEntry]
     caps: list[int]  # most frames of a phoneme, by symbol id
     files: dict[str, FileEntry]
-    feature: FeatureConfig | None = field(default=None, metadata=MAY_MISS)  # the ``feature`` drafter's network
 
     @property
     def drafter_names(self) -> tuple[str, ...]:
         """Every drafter this bundle has the weights for."""
-        return ("none", *self.drafters, "lookahead", *(("feature",) if self.feature else ()))
+        return ("none", *self.drafters, "lookahead")
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Layers of the target whose residuals a drafter is conditioned on."""
+        conditions = [config.condition for config in self.drafters.values() if config.condition is not None]
+        return conditions[0].taps if conditions else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,6 @@ class Bundle:
     codec: NeuralCodec
     target: SpeechLm
     drafters: Mapping[str, SpeechLm]
-    feature: FeatureHead | None  # on the CPU
     device: torch.device
 
 
@@ -149,6 +151,11 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest.default_drafter not in manifest.drafter_names:
         drafters = ", ".join(manifest.drafter_names)
         raise BundleError(f"{path}: default_drafter is {manifest.default_drafter!r}; allowed: {drafters}")
+    conditions = {config.condition for config in manifest.drafters.values() if config.condition is not None}
+    transformer = manifest.target.transformer
+    for condition in conditions:
+        if len(conditions) > 1 or condition.width != transformer.width or max(condition.taps) > transformer.layers:
+            raise BundleError(f"{path}: drafters' conditions are {conditions}; allowed: one, of states the target has")
     if len(manifest.caps) != manifest.target.symbols:
         raise BundleError(
             f"{path}: caps has {len(manifest.caps)} entries; the target has {manifest.target.symbols} symbols"
@@ -184,14 +191,9 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
     for name, config in manifest.drafters.items():
         drafters[name] = SpeechLm(config)
         module(drafters[name], f"drafter-{name}", target_dtype)
-    feature = None
-    if manifest.feature:
-        feature = FeatureHead(manifest.feature)
-        feature.load_state_dict(load_file(folder / "drafter-feature.safetensors"))
-        feature.to(dtype=target_dtype).eval().requires_grad_(False)
     for lm in (target, *drafters.values()):
         lm.packed()  # a seventh of a second that the first stream need not wait
-    return Bundle(manifest, codec, target, drafters, feature, device)
+    return Bundle(manifest, codec, target, drafters, device)
 
 
 def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:

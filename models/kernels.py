@@ -136,6 +136,12 @@ def _power(rest: np.float32) -> np.float32:
 
 
 @numba.njit(fastmath=_FAST, cache=True, nogil=True)
+def norm(x: Floats, scale: Floats, eps: np.float32, out: Floats) -> None:
+    """``out`` = RMSNorm of ``x`` [N, width] times ``scale`` [width]."""
+    add_and_norm(x.copy(), np.zeros_like(x), scale, eps, out)
+
+
+@numba.njit(fastmath=_FAST, cache=True, nogil=True)
 def swiglu(gate_up: Floats, out: Floats) -> None:
     """``gate_up`` [N, at least 2 hidden] -> ``out`` [N, hidden]: SiLU of the first half times the second (Shazeer 2020)."""
     hidden = out.shape[1]
@@ -284,12 +290,12 @@ def lay_out(
     """Where each of the N rows of a pass reads and writes.
 
     Stream i has ``numbers[i]`` rows side by side, behind ``starts[i]`` committed positions in ring ``slots[i]``. ``parents`` [N]: the row
-    before in the same path, counted within the stream, -1 for the committed ones; a chain is -1, 0, 1, ... A parent comes before its
-    children. Row r of a stream is written to place start + r; its position is one past its parent's. Results are the other arrays.
+    before in the same path, counted within the stream, -1 for the committed ones; empty = chains. A parent comes before its children.
+    Row r of a stream is written to place start + r; its position is one past its parent's. Results are the other arrays.
     """
     half = cos.shape[1]
     row = 0
-    path = np.empty(parents.shape[0] + 1, np.int64)
+    path = np.empty(row_slots.shape[0] + 1, np.int64)
     for i in range(len(slots)):
         start, first = starts[i], row
         for r in range(numbers[i]):
@@ -297,7 +303,7 @@ def lay_out(
             while at >= 0:
                 path[depth] = at
                 depth += 1
-                at = parents[first + at]
+                at = parents[first + at] if len(parents) else at - 1
             position = start + depth - 1
             row_slots[row] = slots[i]
             places[row] = (start + r) % ring
@@ -391,6 +397,30 @@ def run_layers(
 
 
 @numba.njit(cache=True, nogil=True)
+def run_pass(
+    x: Floats, slots: Ints, starts: Ints, numbers: Ints, parents: Ints, window: int, base: float,
+    weights: Words, pairs: bool, norms: Floats, biases: Floats, head_norms: Floats, eps: np.float32,
+    hidden: int, heads: int, keys: Floats, values: Floats, taps: Ints,
+) -> Floats:  # fmt: skip
+    """``lay_out`` and all layers of ``run_layers`` -> [N, taps + 1, width]: residuals at the taps and the hidden state."""
+    number, width = x.shape
+    half = keys.shape[4] // 2
+    row_slots, counts = np.empty(number, np.int64), np.empty(number, np.int64)
+    places, visible = np.empty(number, np.int32), np.empty((number, window), np.int32)
+    cos, sin = np.empty((number, half), np.float32), np.empty((number, half), np.float32)
+    lay_out(
+        slots, starts, numbers, parents, window, keys.shape[3] * BLOCK, base, row_slots, places, visible, counts, cos, sin
+    )  # fmt: skip
+    states, out = np.empty((number, len(taps) + 1, width), np.float32), np.empty((number, width), np.float32)
+    run_layers(
+        x, 0, keys.shape[0], weights, pairs, norms, biases, head_norms, eps, hidden, heads, keys, values,
+        row_slots, places, visible, counts, cos, sin, taps, states, out,
+    )  # fmt: skip
+    states[:, -1] = out
+    return states
+
+
+@numba.njit(cache=True, nogil=True)
 def _linear(
     x: Floats, columns: int, outputs: int, weights: Words, at: int, pairs: bool, words: Words, wide: Floats, out: Floats
 ) -> int:
@@ -431,40 +461,3 @@ def decide(hidden: Floats, heads: Words, pairs: bool, due: Ints, sizes: Ints, ou
                 size = sizes[book]
                 out[rows[c], :size] = made[c, :size]
                 out[rows[c], size:] = -np.inf
-
-
-@numba.njit(cache=True, nogil=True)
-def begin_draft(sources: Floats, norms: Floats, eps: np.float32, join: Words, pairs: bool, out: Floats) -> None:
-    """``FeatureHead.begin`` of one position: ``sources`` [S, width], ``norms`` [S, width] -> ``out`` [1, width to a multiple of 64]."""
-    number, width = sources.shape
-    normed, zero = np.empty((number, width), np.float32), np.zeros((1, width), np.float32)
-    for s in range(number):
-        add_and_norm(sources[s : s + 1].copy(), zero, norms[s], eps, normed[s : s + 1])
-    words = np.empty((1, join.shape[1]), np.uint32)
-    product(normed.reshape(1, number * width), number * width, join, pairs, words, out)
-
-
-@numba.njit(cache=True, nogil=True)
-def advance_draft(
-    state: Floats,  # [1, width], moved in place
-    x: Floats,  # [width] the next input
-    norms: Floats,  # [3, width] of state, input and what is decided from
-    eps: np.float32,
-    gate_up: Words,
-    down: Words,
-    hidden: int,
-    pairs: bool,
-    out: Floats,  # [1, width] what the heads decide from
-) -> None:
-    """``FeatureHead.advance`` and its last norm."""
-    width = state.shape[1]
-    both, added = np.empty((1, 2 * width), np.float32), np.zeros((1, width), np.float32)
-    add_and_norm(state, added, norms[0], eps, both[:, :width])
-    add_and_norm(x.reshape(1, width).copy(), added, norms[1], eps, both[:, width:])
-    made, gated = np.empty((1, gate_up.shape[0] * BLOCK), np.float32), np.empty((1, hidden), np.float32)
-    product(both, 2 * width, gate_up, pairs, np.empty((1, gate_up.shape[1]), np.uint32), made)
-    swiglu(made, gated)
-    moved = np.empty((1, down.shape[0] * BLOCK), np.float32)
-    product(gated, hidden, down, pairs, np.empty((1, down.shape[1]), np.uint32), moved)
-    added[:] = moved[:, :width]
-    add_and_norm(state, added, norms[2], eps, out)

@@ -46,6 +46,19 @@ class LogitSource(Protocol):
         """Of the tree fed at ``start`` keep the inputs ``path``, root first; the others are forgotten."""
 
 
+class ConditionedSource(LogitSource, Protocol):
+    """A model that may be told what the target made just before one of the inputs."""
+
+    def forward(
+        self,
+        inputs: Sequence[StreamInput],
+        start: int,
+        parents: Sequence[int] | None = None,
+        condition: tuple[int, Floats] | None = None,
+    ) -> Logits:
+        """See ``LogitSource.forward`` and ``Request.condition``."""
+
+
 class LmStream:
     """One stream of an ``LmBatch``: a slot and the phonemes' vectors. Made by ``LmBatch.open``."""
 
@@ -58,10 +71,11 @@ class LmStream:
         lm = batch.lm
         with torch.inference_mode():
             weights = torch.tensor([list(voice_weights)], device=batch.device)
-            speaker = lm.speaker(weights, torch.tensor([speed], device=batch.device))[0]
-            self._speaker = speaker.to(batch.dtype)  # [width]
-            self.entry = self._speaker.new_zeros(0, lm.config.transformer.width)  # [phonemes kept, width]
-            self.inside = self.entry
+            self._speaker = lm.speaker(weights, torch.tensor([speed], device=batch.device))[0]  # [width]
+        self.entry: Floats = np.zeros(
+            (0, lm.config.transformer.width), np.float32
+        )  # [phonemes kept, width] of phoneme inputs
+        self.inside = self.entry  # the same for the codec inputs that follow
 
     def extend(self, windows: Sequence[Sequence[int]]) -> None:
         """Append phonemes, each as the symbol ids at OFFSETS around it."""
@@ -72,24 +86,25 @@ class LmStream:
             if table.shape[1] != len(OFFSETS):
                 raise ValueError(f"a window has {table.shape[1]} symbols; it must have {len(OFFSETS)}")
             entry, inside = self.batch.lm.phoneme_vectors(table)
-            self.entry = torch.cat([self.entry, entry + self._speaker])
-            self.inside = torch.cat([self.inside, inside + self._speaker])
-
-    def vector(self, item: StreamInput) -> Floats:
-        """The model's input vector [width] of one input."""
-        vector: Floats = self.batch.input_vectors([Request(self, [item], 0)])[0]
-        return vector
+            self.entry = np.concatenate([self.entry, _floats(entry + self._speaker)])
+            self.inside = np.concatenate([self.inside, _floats(inside + self._speaker)])
 
     def forget(self, before: int) -> None:
         """Free the vectors of phonemes with an index below ``before``."""
         if before > self.dropped:
-            self.entry = self.entry[before - self.dropped :].clone()
-            self.inside = self.inside[before - self.dropped :].clone()
+            self.entry = self.entry[before - self.dropped :].copy()
+            self.inside = self.inside[before - self.dropped :].copy()
             self.dropped = before
 
-    def forward(self, inputs: Sequence[StreamInput], start: int, parents: Sequence[int] | None = None) -> Logits:
+    def forward(
+        self,
+        inputs: Sequence[StreamInput],
+        start: int,
+        parents: Sequence[int] | None = None,
+        condition: tuple[int, Floats] | None = None,
+    ) -> Logits:
         """``LmBatch.forward`` for this stream alone."""
-        return self.batch.forward([Request(self, inputs, start, parents)])[0]
+        return self.batch.forward([Request(self, inputs, start, parents, condition)])[0]
 
     def keep(self, start: int, path: Sequence[int]) -> None:
         """See ``LogitSource.keep``."""
@@ -120,6 +135,8 @@ class Request(NamedTuple):
     inputs: Sequence[StreamInput]
     start: int  # position of the first
     parents: Sequence[int] | None = None  # see ``LogitSource.forward``
+    # For a model that takes conditions: index of an input, and the ``features`` of the target just before it [taps + 1, width].
+    condition: tuple[int, Floats] | None = None
 
 
 class LmBatch:
@@ -130,6 +147,7 @@ class LmBatch:
         self.lm = lm
         self.taps = tuple(taps)
         self.packed = lm.packed()
+        self._tokens, self._counts = _floats(lm.tokens.weight), _floats(lm.counts.weight)
         self.device = lm.tokens.weight.device
         self.dtype = torch.float32 if self.packed else lm.tokens.weight.dtype  # of vectors and sums
         self.cache: KvCache | PackedCache
@@ -169,7 +187,6 @@ class LmBatch:
             del self._taken[stream.slot]
             self._free.append(stream.slot)
 
-    @torch.inference_mode()
     def forward(self, requests: Sequence[Request]) -> list[Logits]:
         """Feed every request's inputs at positions ``start`` and after; everything its slot held from ``start`` on is forgotten.
 
@@ -180,22 +197,21 @@ class LmBatch:
             self.cache.rewind(request.stream.slot, request.start)
             if request.parents is not None and len(request.inputs) > MAX_ROWS:
                 raise ValueError(f"a tree of {len(request.inputs)} inputs; allowed: {MAX_ROWS}")
+        if len(requests) == 1 and len(requests[0].inputs) <= MAX_ROWS:
+            return self._pass(requests)
         in_order = sorted(requests, key=lambda request: request.stream.slot)
         parts: dict[int, list[Logits]] = {request.stream.slot: [] for request in requests}
         for at in range(0, max(len(request.inputs) for request in in_order), MAX_ROWS):
             now = [
-                request._replace(inputs=request.inputs[at : at + MAX_ROWS])
+                request._replace(inputs=request.inputs[at : at + MAX_ROWS], condition=_shifted(request.condition, at))
                 for request in in_order
                 if len(request.inputs) > at
             ]
             for request, logits in zip(now, self._pass(now), strict=True):
                 parts[request.stream.slot].append(logits)
-        if len(in_order[0].inputs) <= MAX_ROWS and len(requests) == 1:
-            return parts[in_order[0].stream.slot]
         return [np.concatenate(parts[request.stream.slot]) for request in requests]
 
     def _pass(self, requests: Sequence[Request]) -> list[Logits]:
-        lm = self.lm
         counts = [0] * (requests[-1].stream.slot + 1)
         parents: list[int] | None = [] if any(request.parents is not None for request in requests) else None
         for request in requests:
@@ -203,63 +219,73 @@ class LmBatch:
             if parents is not None:
                 parents.extend(request.parents if request.parents is not None else range(-1, count - 1))
         due = np.array([item.due for request in requests for item in request.inputs])
+        x = self._vectors(requests)
         if self.packed is not None:
             assert isinstance(self.cache, PackedCache)
-            rows = self.input_vectors(requests)
-            features = self.packed.transformer.step(rows, self.cache, counts, parents, self.taps)
-            logits = self.packed.heads(np.ascontiguousarray(features[:, -1]), due)
+            features = self.packed.transformer.step(x, self.cache, counts, parents, self.taps)
+            logits = self.packed.heads(features[:, -1], due)
         else:
             assert isinstance(self.cache, KvCache)
-            states = lm.transformer.step(self._vectors(requests), self.cache, counts, parents, self.taps)
-            features, hidden = states.float().cpu().numpy(), states[:, -1]
-            logits = np.full((len(due), lm.config.codebook_size + 2), -np.inf, np.float32)
-            for book in set(due):
-                rows_due = np.flatnonzero(due == book)
-                made = lm.heads[book](hidden[torch.from_numpy(rows_due).to(self.device)])
-                logits[rows_due, : made.shape[1]] = made.float().cpu().numpy()
+            features, logits = self._torch_pass(x, self.cache, counts, parents, due)
+        if len(requests) == 1:
+            requests[0].stream.features = features
+            return [logits]
         ends = np.cumsum([len(request.inputs) for request in requests])[:-1]
         for request, part in zip(requests, np.split(features, ends), strict=True):
             request.stream.features = part
         return np.split(logits, ends)
 
-    def input_vectors(self, requests: Sequence[Request]) -> Floats:
-        """[N, width]. On the CPU, for few inputs, three additions each cost less than the operators of a gather."""
-        if self.packed is None:
-            return self._vectors(requests).float().cpu().numpy()
-        tokens, counts = self.packed.tokens, self.packed.counts
-        last = len(counts) - 1
-        made = np.empty((sum(len(request.inputs) for request in requests), tokens.shape[1]), np.float32)
+    @torch.inference_mode()
+    def _torch_pass(
+        self, x: Floats, cache: KvCache, counts: list[int], parents: list[int] | None, due: npt.NDArray[np.int64]
+    ) -> tuple[Floats, Logits]:
+        """(features, logits) by torch's operators, as on a GPU."""
+        lm = self.lm
+        inputs = torch.from_numpy(x).to(self.device, self.dtype)
+        states = lm.transformer.step(inputs, cache, counts, parents, self.taps)
+        logits = np.full((len(due), lm.config.codebook_size + 2), -np.inf, np.float32)
+        for book in set(due):
+            rows = np.flatnonzero(due == book)
+            made = lm.heads[book](states[torch.from_numpy(rows).to(self.device), -1])
+            logits[rows, : made.shape[1]] = made.float().cpu().numpy()
+        return states.float().cpu().numpy(), logits
+
+    def _vectors(self, requests: Sequence[Request]) -> Floats:
+        """Input vectors [N, width]. By NumPy: for few inputs three additions each cost less than the operators of a gather."""
+        last = len(self._counts) - 1
+        made = np.empty((sum(len(request.inputs) for request in requests), self._tokens.shape[1]), np.float32)
         row = 0
-        for stream, inputs, _, _ in requests:
-            entry, inside = stream.entry.numpy(), stream.inside.numpy()
+        for stream, inputs, _, _, condition in requests:
             for item in inputs:
                 phoneme = item.phoneme - stream.dropped
                 if item.token == NO_TOKEN:
-                    made[row] = entry[phoneme]
+                    made[row] = stream.entry[phoneme]
                 else:
-                    np.add(tokens[item.token], counts[min(item.frames, last)], out=made[row])
-                    made[row] += inside[phoneme]
+                    np.add(self._tokens[item.token], self._counts[min(item.frames, last)], out=made[row])
+                    made[row] += stream.inside[phoneme]
                 row += 1
+            if condition is not None:
+                made[row - len(inputs) + condition[0]] += self._condition(condition[1])
         return made
 
-    def _vectors(self, requests: Sequence[Request]) -> torch.Tensor:
-        """The same by torch, on the model's device."""
-        lm = self.lm
-        items = [item for request in requests for item in request.inputs]
-        last = lm.counts.num_embeddings - 1
-        columns = [(max(item.token, 0), min(item.frames, last)) for item in items]
-        tokens, counts = torch.from_numpy(np.array(columns).T).to(self.device)
-        inside = []
-        for stream, inputs, _, _ in requests:
-            index = torch.from_numpy(np.array([item.phoneme for item in inputs]) - stream.dropped)
-            inside.append(stream.inside[index.to(self.device)])
-        # Plain indexing; an input that is a phoneme is put in its place afterwards.
-        x = lm.tokens.weight[tokens].to(self.dtype) + lm.counts.weight[counts]
-        x += torch.cat(inside)
-        row = 0
-        for stream, inputs, _, _ in requests:
-            for item in inputs:
-                if item.token == NO_TOKEN:
-                    x[row] = stream.entry[item.phoneme - stream.dropped]
-                row += 1
-        return x
+    def _condition(self, states: Floats) -> Floats:
+        """[width]. Raises ValueError for a model that takes none."""
+        if self.packed is not None and self.packed.condition is not None:
+            return self.packed.condition(states)
+        if self.lm.condition is None:
+            raise ValueError("this model takes no condition")
+        with torch.inference_mode():
+            tensor = torch.from_numpy(states).to(self.device, self.lm.tokens.weight.dtype)
+            return _floats(self.lm.condition(tensor))
+
+
+def _shifted(condition: tuple[int, Floats] | None, at: int) -> tuple[int, Floats] | None:
+    """``condition`` for the inputs from ``at`` on; None when it is not for one of the first MAX_ROWS of those."""
+    if condition is None or not 0 <= condition[0] - at < MAX_ROWS:
+        return None
+    return condition[0] - at, condition[1]
+
+
+def _floats(tensor: torch.Tensor) -> Floats:
+    array: Floats = tensor.detach().float().cpu().numpy()
+    return array

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from models.feature_head import EPS, FeatureHead
-from models.kernels import BLOCK, Floats, Words, advance_draft, begin_draft, decide, lay_out, product, run_layers
-from models.slots import MAX_ROWS, Slots, chain, check_counts, check_parents
+from models.kernels import BLOCK, Floats, Words, decide, product, run_pass
+from models.slots import MAX_ROWS, Slots, check_counts, check_parents
 from models.transformer_config import TransformerConfig
 
 if TYPE_CHECKING:
     from models.transformer import Transformer
 
+NO_PARENTS = np.zeros(0, np.int64)
 ALIGNMENT = 64  # bytes of a cache line and of a vector
 
 
@@ -121,6 +121,7 @@ class PackedTransformer:
         norms = [norm for block in blocks for norm in (block.attention_norm, block.mlp_norm)] + [transformer.norm]
         self._norms = _floats([norm.weight for norm in norms])
         joined = (config.heads + 2 * config.kv_heads, config.head_width)
+        self._eps = np.float32(config.norm_eps)
         self._biases = np.zeros((0, *joined), np.float32)
         if config.qkv_bias:
             biases = [block.attention.qkv.bias for block in blocks if block.attention.qkv.bias is not None]
@@ -143,28 +144,17 @@ class PackedTransformer:
         check_counts(counts)
         if parents is not None:
             check_parents(counts, parents)
-        config, number = self.config, len(x)
-        if number != sum(counts):
-            raise ValueError(f"x has {number} rows; counts sum to {sum(counts)}")
+        if len(x) != sum(counts):
+            raise ValueError(f"x has {len(x)} rows; counts sum to {sum(counts)}")
         used = [slot for slot, count in enumerate(counts) if count]
-        rows = np.array(chain(counts) if parents is None else parents)
-        row_slots, seen = np.empty(number, np.int64), np.empty(number, np.int64)
-        places, visible = np.empty(number, np.int32), np.empty((number, config.window), np.int32)
-        half = config.head_width // 2
-        cos, sin = np.empty((number, half), np.float32), np.empty((number, half), np.float32)
-        lay_out(
-            np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
-            rows, config.window, cache.capacity, config.rope_base, row_slots, places, visible, seen, cos, sin,
-        )  # fmt: skip
-        out = np.empty((number, config.width), np.float32)
-        states = np.empty((number, len(taps) + 1, config.width), np.float32)
-        run_layers(
-            x, 0, config.layers, self._weights, self.pairs, self._norms, self._biases, self._head_norms,
-            np.float32(config.norm_eps), config.hidden, config.heads, cache.keys, cache.values,
-            row_slots, places, visible, seen, cos, sin, np.array(taps, np.int64), states, out,
+        config = self.config
+        states: Floats = run_pass(
+            x, np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
+            NO_PARENTS if parents is None else np.array(parents), config.window, config.rope_base,
+            self._weights, self.pairs, self._norms, self._biases, self._head_norms, self._eps,
+            config.hidden, config.heads, cache.keys, cache.values, np.array(taps, np.int64),
         )  # fmt: skip
         cache.advance(counts)
-        states[:, -1] = out
         return states
 
 
@@ -179,7 +169,7 @@ class PackedHeads:
         np.stack(packed, out=self._words)
 
     def __call__(self, hidden: Floats, due: npt.NDArray[np.int64]) -> Floats:
-        """``hidden`` [N, width], the codebook ``due`` [N] -> logits [N, longest head], -inf past the end of shorter ones."""
+        """``hidden`` [N, width] of any strides, the codebook ``due`` [N] -> logits [N, longest head], -inf past the end of shorter ones."""
         out = np.empty((len(hidden), int(self.sizes.max())), np.float32)
         decide(hidden, self._words, self.pairs, due, self.sizes, out)
         return out
@@ -188,31 +178,3 @@ class PackedHeads:
 def _floats(parts: Sequence[Tensor]) -> Floats:
     """Vectors of equal length as an array [number, length]."""
     return torch.stack([part.detach().float() for part in parts]).numpy()
-
-
-class PackedFeatureHead:
-    """A ``FeatureHead`` for drafting on the CPU, one stream at a time."""
-
-    def __init__(self, head: FeatureHead) -> None:
-        config = head.config
-        self.pairs = head.join.weight.dtype == torch.bfloat16
-        self._width, self._hidden = config.width, config.hidden
-        self._source_norms = _floats([norm.get_parameter("weight") for norm in head.source_norms])
-        self._norms = _floats([norm.weight for norm in (head.state_norm, head.input_norm, head.norm)])
-        self._join, self._gate_up, self._down = (pack(each.weight) for each in (head.join, head.gate_up, head.down))
-        self._heads = PackedHeads([each.get_parameter("weight") for each in head.heads])
-
-    def begin(self, sources: Floats) -> Floats:
-        """``sources`` [taps + 1, width] -> state [1, width]."""
-        state = np.empty((1, self._join.shape[0] * BLOCK), np.float32)
-        begin_draft(np.ascontiguousarray(sources), self._source_norms, np.float32(EPS), self._join, self.pairs, state)
-        return state[:, : self._width].copy()
-
-    def advance(self, state: Floats, x: Floats, due: int) -> Floats:
-        """Move ``state`` by the input vector ``x`` [width] in place -> logits [longest head] of codebook ``due``."""
-        decided = np.empty((1, self._width), np.float32)
-        advance_draft(
-            state, x, self._norms, np.float32(EPS), self._gate_up, self._down, self._hidden, self.pairs, decided
-        )  # fmt: skip
-        logits: Floats = self._heads(decided, np.array([due]))[0]
-        return logits

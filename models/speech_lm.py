@@ -10,16 +10,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.packed import PackedHeads, PackedTransformer, can_pack
+from models.kernels import Floats, norm
+from models.packed import PackedHeads, PackedMatrix, PackedTransformer, can_pack
 from models.transformer import Transformer
-from models.transformer_config import TransformerConfig
+from models.transformer_config import MAY_MISS, TransformerConfig
 
 OFFSETS = tuple(range(-1, 7))  # the phonemes around the current one that a phoneme input shows: one back, six ahead
 NO_TOKEN = -1  # token of an input that is a phoneme
 MAX_COUNT = 40  # frames of one phoneme told apart
+EPS = 1e-5  # of a condition's norms
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionConfig:
+    """What a drafter sees of the target: its residuals after the layers numbered ``taps`` and its last hidden state."""
+
+    width: int  # of the target
+    taps: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or any(tap < 1 for tap in self.taps):
+            raise ValueError(f"condition is width {self.width}, taps {self.taps}; allowed: whole numbers from 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +46,7 @@ class SpeechLmConfig:
     codebooks: int = 4
     codebook_size: int = 1024
     transformer: TransformerConfig = field(default_factory=TransformerConfig)
+    condition: ConditionConfig | None = field(default=None, metadata=MAY_MISS)
 
     def __post_init__(self) -> None:
         for name in ("symbols", "voices", "codebooks", "codebook_size"):
@@ -49,14 +65,45 @@ class SpeechLmConfig:
         return self.advance + 1
 
 
+class PackedCondition:
+    """A ``Condition``'s weights for decoding on the CPU."""
+
+    def __init__(self, condition: Condition) -> None:
+        scales = [norm.get_parameter("weight").detach().float() for norm in condition.norms]
+        self._scales: Floats = torch.stack(scales).numpy()
+        self._join = PackedMatrix(condition.join.weight)
+
+    def __call__(self, states: Floats) -> Floats:
+        """[taps + 1, width of the target] -> [width]."""
+        normed = np.empty_like(states)
+        for row, scale in enumerate(self._scales):
+            norm(states[row : row + 1], scale, np.float32(EPS), normed[row : row + 1])
+        joined: Floats = self._join(normed.reshape(1, -1))[0]
+        return joined
+
+
 class PackedLm:
     """A ``SpeechLm``'s weights for decoding on the CPU."""
 
     def __init__(self, lm: SpeechLm) -> None:
         self.transformer = PackedTransformer(lm.transformer)
         self.heads = PackedHeads([head.weight for head in cast("list[nn.Linear]", list(lm.heads))])
-        self.tokens = lm.tokens.weight.detach().float().numpy()
-        self.counts = lm.counts.weight.detach().float().numpy()
+        self.condition = PackedCondition(lm.condition) if lm.condition is not None else None
+
+
+class Condition(nn.Module):
+    """The target's states at one position as a vector for the drafter's next input (as EAGLE-3, Li et al. 2025)."""
+
+    def __init__(self, config: ConditionConfig, width: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.RMSNorm(config.width, EPS) for _ in range(len(config.taps) + 1))
+        self.join = nn.Linear(config.width * len(self.norms), width, bias=False)
+        nn.init.zeros_(self.join.weight)  # a drafter trained without it goes on from where it is
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[..., taps + 1, width of the target] -> [..., width]."""
+        joined: Tensor = self.join(torch.cat([norm(states[..., i, :]) for i, norm in enumerate(self.norms)], dim=-1))
+        return joined
 
 
 class SpeechLm(nn.Module):
@@ -78,6 +125,7 @@ class SpeechLm(nn.Module):
             nn.Linear(width, config.codebook_size + (2 if book == 0 else 0), bias=False)
             for book in range(config.codebooks)
         )
+        self.condition: Condition | None = Condition(config.condition, width) if config.condition else None
         for table in (self.tokens, self.around, self.beside, self.counts, self.voices, self.speed, *self.heads):
             nn.init.normal_(table.weight, std=0.02)
 

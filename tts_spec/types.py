@@ -6,7 +6,7 @@ Knows no torch, no socket and no model; every other package may import it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -105,8 +105,9 @@ class SpeakOptions:
         _int_in_range("seed", self.seed, 0, 2**63 - 1)
         _int_in_range("top_k", self.top_k, 0, 1_000_000)
         _int_in_range("gamma", self.gamma, 0, 15)
-        if self.drafter not in (None, "none", "model"):
-            raise SpeechError("invalid_value", f"drafter is {self.drafter!r}; allowed: none, model", "drafter")
+        names = get_args(DrafterName)
+        if self.drafter is not None and self.drafter not in names:
+            raise SpeechError("invalid_value", f"drafter is {self.drafter!r}; allowed: {', '.join(names)}", "drafter")
         if self.mode not in ("coupled", "ratio"):
             raise SpeechError("invalid_value", f"mode is {self.mode!r}; allowed: coupled, ratio", "mode")
         if not isinstance(self.live, bool):

@@ -8,18 +8,15 @@ Caps of phonemes come from the corpus: half as long again as the longest seen, a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 import typer
 
 from models.bundle import FORMAT, Manifest, SamplingEntry, VoiceEntry, save
-from models.feature_head import FeatureHead
-from models.speech_lm import SpeechLm
-from models.training.dataset import PackedCorpus
-from models.training.drafter import drafter_config, load_target
+from models.training.dataset import Row, read_rows
+from models.training.drafter import load_drafter, load_target
 from models.training.encode import load_codec
-from models.training.feature import feature_config
 from models.training.target import VOICES
 from tts_spec.text.symbols import START, STOP, TABLE_SIZE, symbol_ids, table_hash
 
@@ -37,10 +34,10 @@ ENTRIES = {
 }
 
 
-def caps(corpus: PackedCorpus) -> list[int]:
+def caps(rows: Sequence[Row]) -> list[int]:
     """Most frames of each symbol id at speed 1."""
     longest = [0.0] * TABLE_SIZE
-    for row in corpus.rows:
+    for row in rows:
         ids = [START, *symbol_ids(row.phonemes), STOP]
         for symbol, frames in zip(ids, row.durations, strict=True):
             longest[symbol] = max(longest[symbol], frames * row.speed)
@@ -60,11 +57,11 @@ def bundle(
     temperature: float = 0.5,
 ) -> None:
     """Write the bundle."""
-    small = SpeechLm(drafter_config())
-    small.load_state_dict(torch.load(drafter, map_location="cpu", weights_only=True)["parts"]["lm"])
     large = load_target(target)
-    head = FeatureHead(feature_config(large))
-    head.load_state_dict(torch.load(feature, map_location="cpu", weights_only=True)["parts"]["lm"])
+    small = {
+        "model": load_drafter(drafter, large, conditioned=False),
+        "feature": load_drafter(feature, large, conditioned=True),
+    }
     whole = load_codec(codec)
     manifest = Manifest(
         format=FORMAT,
@@ -73,16 +70,15 @@ def bundle(
         symbols_sha256=table_hash(),
         codec=whole.config,
         target=large.config,
-        drafters={"model": small.config},
+        drafters={name: lm.config for name, lm in small.items()},
         default_drafter=default_drafter,
         default_gamma=gamma,
         sampling=SamplingEntry(temperature=temperature, top_k=0, top_p=1.0, repetition_penalty=1.0),
         voices=[ENTRIES[name] for name in VOICES],
-        caps=caps(PackedCorpus(packed)),
+        caps=caps(read_rows(packed)),
         files={},
-        feature=head.config,
     )
-    modules = {"codec": whole, "target": large, "drafter-model": small, "drafter-feature": head}
+    modules = {"codec": whole, "target": large, **{f"drafter-{name}": lm for name, lm in small.items()}}
     save(out, manifest, modules, LICENSE)
 
 

@@ -38,12 +38,17 @@ class Row:
     samples: int
 
 
+def read_rows(folder: Path) -> list[Row]:
+    """The utterances of a packed corpus folder."""
+    rows = json.loads((folder / "index.json").read_text())
+    return [Row(**(row | {"durations": tuple(row["durations"])})) for row in rows]
+
+
 class PackedCorpus:
     """Memory-mapped view of a packed corpus folder."""
 
     def __init__(self, folder: Path) -> None:
-        rows = json.loads((folder / "index.json").read_text())
-        self.rows = [Row(**(row | {"durations": tuple(row["durations"])})) for row in rows]
+        self.rows = read_rows(folder)
         self._pcm: npt.NDArray[np.int16] = np.memmap(folder / "pcm.i16", np.int16, "r")
         self._f0: npt.NDArray[np.float16] = np.memmap(folder / "f0.f16", np.float16, "r")
 

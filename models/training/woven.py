@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.speech_lm import OFFSETS
-from models.training.dataset import UNIT, PackedCorpus
+from models.training.dataset import UNIT, read_rows
 from tts_spec.text.symbols import PAD, START, STOP, symbol_ids
 
 CLAUSE_MARKS = frozenset(symbol_ids(",;:—"))
@@ -63,19 +63,19 @@ class WovenCorpus:
     def __init__(
         self, packed: Path, codes: Path, voices: tuple[str, ...], *, held_out: bool, codebook_size: int = 1024
     ) -> None:
-        self.corpus = PackedCorpus(packed)
+        self.rows = read_rows(packed)
         stored = np.load(codes)
         self.codes: npt.NDArray[np.uint16] = stored["codes"]
         self.lead: npt.NDArray[np.uint8] = stored["lead"]
         self.voices = voices
         # Every 100th utterance is for validation.
-        self.indices = [i for i, row in enumerate(self.corpus.rows) if (row.id % 100 == 0) == held_out]
+        self.indices = [i for i, row in enumerate(self.rows) if (row.id % 100 == 0) == held_out]
         self.size = codebook_size
         self.books = self.codes.shape[1]
 
     def weave(self, index: int, rng: random.Random) -> dict[str, IntArray]:
         """Arrays of one utterance, [T] each, and ``windows`` [P, offsets]; ``phonemes`` counts from 0."""
-        row = self.corpus.rows[index]
+        row = self.rows[index]
         ids = [START, *symbol_ids(row.phonemes), STOP]
         durations = np.array(row.durations)
         skip = int(durations[0]) - int(self.lead[index])
@@ -123,7 +123,7 @@ class WovenCorpus:
 
     def voice_rows(self, voice: str, length: int, rng: random.Random) -> Iterator[dict[str, IntArray]]:
         """Rows of ``length`` positions from one voice's utterances in random order, for ever."""
-        indices = [i for i in self.indices if self.corpus.rows[i].voice == voice]
+        indices = [i for i in self.indices if self.rows[i].voice == voice]
         parts: list[dict[str, IntArray]] = []
         have = phonemes = 0
         while True:
@@ -151,7 +151,7 @@ class WovenCorpus:
     def batches(self, batch: int, length: int, seed: int) -> Iterator[Rows]:
         """Batches for ever; voices in proportion to their speech."""
         rng = random.Random(seed)
-        rows = [self.corpus.rows[i] for i in self.indices]
+        rows = [self.rows[i] for i in self.indices]
         weights = [sum(row.samples for row in rows if row.voice == voice) for voice in self.voices]
         streams = [
             self.voice_rows(voice, length, random.Random(seed * 1000 + i)) for i, voice in enumerate(self.voices)

@@ -7,17 +7,12 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
-from models.feature_head import FeatureConfig, FeatureHead
-from models.kernels import Floats
 from models.lm_stream import LmBatch, LmStream, StreamInput
-from models.packed import PackedFeatureHead
-from models.speech_lm import OFFSETS, SpeechLm, SpeechLmConfig
+from models.speech_lm import OFFSETS, ConditionConfig, SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
-from tts_spec.speculate.feature import FeatureDrafter
 from tts_spec.speculate.lookahead import LookaheadDrafter
 from tts_spec.speculate.round import Draft, Drafter, Round, StreamState, legal_prefix, speculative_round
 from tts_spec.speculate.sampling import Sampler, SamplingOptions
@@ -32,12 +27,22 @@ MakeDrafter = Callable[[Script, Sampler, LmStream], Drafter]  # given a small mo
 
 
 @functools.cache
-def small_lm(width: int = 64, layers: int = 2, seed: int = 1, dtype: torch.dtype = torch.float32) -> SpeechLm:
-    """Random weights of a size that gives every decision some 10 likely options and makes the context matter."""
+def small_lm(
+    width: int = 64, layers: int = 2, seed: int = 1, dtype: torch.dtype = torch.float32, *, conditioned: bool = False
+) -> SpeechLm:
+    """Random weights of a size that gives every decision some 10 likely options and makes the context matter.
+
+    ``conditioned``: as a drafter of ``small_lm()`` that takes its states.
+    """
     torch.manual_seed(seed)
     transformer = TransformerConfig(width=width, layers=layers, heads=4, kv_heads=2, hidden=2 * width, window=WINDOW)
     config = SpeechLmConfig(
-        SYMBOLS, voices=2, codebooks=4, codebook_size=VOCABULARY.codebook_size, transformer=transformer
+        SYMBOLS,
+        voices=2,
+        codebooks=4,
+        codebook_size=VOCABULARY.codebook_size,
+        transformer=transformer,
+        condition=ConditionConfig(64, taps=(1,)) if conditioned else None,
     )
     lm = SpeechLm(config)
     with torch.no_grad():
@@ -138,7 +143,7 @@ def run(
     Stops after ``limit`` decisions: a planted bug may never come to an end.
     """
     stream = lm_stream(target or small_lm())
-    small = lm_stream(small_lm(width=32, layers=1, seed=2))
+    small = lm_stream(small_lm(width=32, layers=1, seed=2, conditioned=True))
     script = Script.empty(VOCABULARY)
     sampler = Sampler(options, VOCABULARY, seed)
     drafter = make_drafter(script, sampler, small)
@@ -173,24 +178,8 @@ def lookahead_drafter(script: Script, sampler: Sampler, small: LmStream) -> Draf
     return LookaheadDrafter(script)
 
 
-@functools.cache
-def small_head() -> PackedFeatureHead:
-    """Random weights."""
-    torch.manual_seed(4)
-    config = FeatureConfig(64, taps=(1,), hidden=48, codebook_size=VOCABULARY.codebook_size)
-    head = FeatureHead(config)
-    with torch.no_grad():
-        for weight in head.parameters():
-            if weight.ndim == 2:
-                weight.normal_(std=2 * weight.shape[1] ** -0.5)
-    return PackedFeatureHead(head)
-
-
 def feature_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
-    def vector(item: StreamInput) -> Floats:
-        return np.tile(small.vector(item), 2)  # any vector of that input will do
-
-    return FeatureDrafter(small_head(), vector, script, sampler)
+    return ModelDrafter(small, script, sampler, conditioned=True)
 
 
 def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:

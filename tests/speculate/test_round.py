@@ -39,7 +39,10 @@ def test_called_twice_on_a_state_it_gives_the_same(with_model: bool) -> None:
     state = StreamState()
     while not script.waits(state.script):
         first = speculative_round(target, drafter, script, sampler, state, 6)
-        assert speculative_round(target, drafter, script, sampler, state, 6) == first
+        again = speculative_round(target, drafter, script, sampler, state, 6)
+        assert again[1:] == first[1:]
+        assert again.state[:4] == first.state[:4]
+        assert np.array_equal(again.state.features, first.state.features)
         state = first.state
     assert state.position > 5 * WINDOW  # the ring wrapped
 

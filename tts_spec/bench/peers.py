@@ -29,6 +29,7 @@ from torch import nn
 
 from models.causal_lm import CausalLm
 from models.evaluation.sentences import held_out_sentences
+from models.kernels import Floats
 from models.lm_stream import Logits, StreamInput
 from models.packed import PackedMatrix
 from models.public_checkpoint import load_checkpoint, save_checkpoint
@@ -93,8 +94,14 @@ class PlainStream:
         self._cache.keep(0, self._before + start, path)
 
     @torch.inference_mode()
-    def forward(self, inputs: Sequence[StreamInput], start: int, parents: Sequence[int] | None = None) -> Logits:
-        """See ``LogitSource``."""
+    def forward(
+        self,
+        inputs: Sequence[StreamInput],
+        start: int,
+        parents: Sequence[int] | None = None,
+        condition: tuple[int, Floats] | None = None,
+    ) -> Logits:
+        """See ``LogitSource``; takes no condition."""
         self._cache.rewind(0, self._before + start)
         ids = [self._last if item.token == NO_TOKEN else item.token for item in inputs]
         parts = [

@@ -21,7 +21,6 @@ from tts_spec.engine.scheduler import RAMP
 from tts_spec.engine.together import SharedNetworks
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
-from tts_spec.speculate.feature import FeatureDrafter
 from tts_spec.speculate.lookahead import LookaheadDrafter
 from tts_spec.speculate.ratio import ratio_round
 from tts_spec.speculate.round import Round, StreamState, speculative_round
@@ -65,16 +64,15 @@ class SpeechStream:
         self._target = networks.target.open(weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
-        self._drafter: NoDrafter | ModelDrafter | LookaheadDrafter | FeatureDrafter = NoDrafter()
+        self._drafter: NoDrafter | ModelDrafter | LookaheadDrafter = NoDrafter()
         if plan.drafter == "lookahead":
             self._drafter = LookaheadDrafter(self._script)
-        elif plan.drafter == "feature":
-            assert networks.feature is not None
-            self._drafter = FeatureDrafter(networks.feature, self._target.vector, self._script, self._sampler)
         elif plan.drafter != "none":
             model = networks.drafters[plan.drafter].open(weights, plan.speed)
             self._models.append(model)
-            self._drafter = ModelDrafter(model, self._script, self._sampler)
+            self._drafter = ModelDrafter(
+                model, self._script, self._sampler, conditioned=model.batch.lm.condition is not None
+            )
         self._renderer = Renderer(networks.codec, bundle.device)
         self._sample_rate = bundle.codec.sample_rate
         self._frame_s = bundle.codec.frame_samples / bundle.codec.sample_rate

@@ -20,7 +20,6 @@ from torch import Tensor
 from models.bundle import Bundle
 from models.codec.codec import Codec
 from models.lm_stream import LmBatch, Logits, Request
-from models.packed import PackedFeatureHead
 
 T = TypeVar("T")
 
@@ -105,11 +104,10 @@ class SharedNetworks:
     """The networks of a bundle with room for ``slots`` streams each. One owner: one thread."""
 
     def __init__(self, bundle: Bundle, slots: int) -> None:
-        self.target = SharedBatch(bundle.target, slots, bundle.manifest.feature.taps if bundle.manifest.feature else ())
+        self.target = SharedBatch(bundle.target, slots, bundle.manifest.taps)
         self.drafters = {name: SharedBatch(lm, slots) for name, lm in bundle.drafters.items()}
         for name, batch in self.drafters.items():
             batch.name = name
-        self.feature = PackedFeatureHead(bundle.feature) if bundle.feature else None
         self.codec = SharedCodec(bundle.codec)
 
     @property

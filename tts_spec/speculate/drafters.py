@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from models.lm_stream import LogitSource, StreamInput
+from models.lm_stream import ConditionedSource, StreamInput
 from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import Draft, StreamState, legal_prefix
 from tts_spec.speculate.sampling import Distribution, Sampler, draw
@@ -41,9 +41,12 @@ class ModelDrafter:
     Its cache may lag behind the stream: what it has not seen is fed before it drafts.
     """
 
-    name = "model"
-
-    def __init__(self, model: LogitSource, script: Script, sampler: Sampler) -> None:
+    def __init__(
+        self, model: ConditionedSource, script: Script, sampler: Sampler, *, conditioned: bool = False
+    ) -> None:
+        """``conditioned``: the model is told what the target made just before the pending input (``StreamState.features``)."""
+        self.name = "feature" if conditioned else "model"
+        self._conditioned = conditioned
         self._model = model
         self._script = script
         self._sampler = sampler
@@ -81,15 +84,17 @@ class ModelDrafter:
         states = [state]
         for draft in drafts:
             states.append(states[-1].after(script, draft))
-        new = self._catch_up(state) + [each.inputs[-1] for each in states[1:]]
+        new = self._catch_up(state)
+        condition = (len(new) - 1, state.features) if self._conditioned and state.features is not None else None
+        new += [each.inputs[-1] for each in states[1:]]
         while len(drafts) < count and not script.waits(states[-1].script):
             at = states[-1]
             start = at.position + 1 - len(new)
-            logits = self._model.forward(new, start - self._base)[-1]
+            logits = self._model.forward(new, start - self._base, condition=condition)[-1]
             self._fed[start - self._valid :] = new
             drafts.append(choose(logits, at))
             states.append(at.after(script, drafts[-1]))
-            new = [states[-1].inputs[-1]]
+            new, condition = [states[-1].inputs[-1]], None
         return drafts
 
     def _catch_up(self, state: StreamState) -> list[StreamInput]:

@@ -8,7 +8,6 @@ Like ``round``, a pure function of its state. Knows decisions; knows no text, no
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -68,5 +67,5 @@ def ratio_round(
         weights = np.maximum(weights - drafts[accepted][1], 0.0)
     uniform = sampler.uniform.of_round(Use.RESIDUAL, state.position, len(states))[accepted]
     decision = script.vocabulary.decision(draw(weights, uniform), states[accepted].script.due)
-    after = replace(states[accepted].after(script, decision), features=target.features[accepted])
+    after = states[accepted].after(script, decision)._replace(features=target.features[accepted])
     return Round(after, (*decisions, decision), len(drafts), accepted)

@@ -7,7 +7,6 @@ The round is a pure function of its ``StreamState``: the caches of target and dr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from models.kernels import Floats
@@ -20,17 +19,14 @@ FIRST_INPUT = StreamInput(NO_TOKEN, 0, 0, 0)
 FIRST_STATE = ScriptState()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamState(NamedTuple):
     """Everything committed that the next round depends on."""
 
     position: int = 0  # decisions committed
     script: ScriptState = FIRST_STATE
     inputs: tuple[StreamInput, ...] = (FIRST_INPUT,)  # the last HISTORY inputs, the pending one at ``position`` last
     tail: tuple[int, ...] = ()  # the target's own samples past the last mismatch: drafts for ``position`` and after
-    features: Floats | None = field(
-        default=None, compare=False
-    )  # ``LogitSource.features`` where the last decision was made
+    features: Floats | None = None  # ``LogitSource.features`` where the last decision was made
 
     def after(self, script: Script, decision: int) -> StreamState:
         """The state once ``decision`` is committed; it has neither tail nor features."""
@@ -113,7 +109,7 @@ def speculative_round(
     kept = [rows[node] for node in path[: len(decisions)]]
     if not is_line:
         target.keep(state.position, kept)
-    after = replace(last.after(script, decisions[-1]), tail=tuple(tail), features=target.features[kept[-1]])
+    after = last.after(script, decisions[-1])._replace(tail=tuple(tail), features=target.features[kept[-1]])
     return Round(after, tuple(decisions), len(draft.decisions), len(path) - 1)
 
 

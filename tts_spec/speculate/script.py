@@ -107,6 +107,5 @@ class Script:
         """The state that follows a legal ``decision``."""
         if decision >= self.vocabulary.advance:
             return ScriptState(phoneme=state.phoneme + 1)
-        if state.due == 0:
-            state = state._replace(frames=state.frames + 1)
-        return state._replace(due=(state.due + 1) % self.vocabulary.codebooks)
+        frames = state.frames + (state.due == 0)
+        return ScriptState(state.phoneme, frames, (state.due + 1) % self.vocabulary.codebooks)
