@@ -72,6 +72,12 @@ class Metrics:
             buckets=GAP_BUCKETS,
             registry=registry,
         )
+        self.overhead_s = Histogram(
+            "tts_chunk_overhead_seconds",
+            "From a chunk made by the engine to all of it written.",
+            buckets=LAG_BUCKETS,
+            registry=registry,
+        )
         self.loop_lag_s = Histogram(
             "tts_event_loop_lag_seconds",
             "How late a timer of 20 ms fires.",

@@ -7,6 +7,7 @@ loop stays free and the order stays. Knows no socket, no request and no message.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -60,8 +61,12 @@ class Speech:
         executor: Executor,
         listener: Callable[[Piece | SpeechError], None],
         tempo: float = 1.0,
+        written: Callable[[float], object] = lambda _: None,
     ) -> None:
-        """``tempo``: 2 = twice as fast as the voice speaks. Raises ``SpeechError`` as ``Engine.open`` does."""
+        """``tempo``: 2 = twice as fast as the voice speaks. Raises ``SpeechError`` as ``Engine.open`` does.
+
+        ``written`` is told, for each piece taken by the reader, the seconds since the engine made it.
+        """
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._executor = executor
@@ -72,6 +77,8 @@ class Speech:
         self._is_slow = audio_format.is_compressed or tempo != 1.0
         self._events: deque[Event] = deque()  # those that wait for the encoder
         self._encoding = False
+        self._written = written
+        self._made_at: deque[float | None] = deque()  # of the pieces given and not yet taken
         self._heard_s = 0.0
         self._over = False
         self._session = engine.open(options, self._heard)
@@ -96,6 +103,8 @@ class Speech:
 
     def consumed(self) -> None:
         """The reader has taken one piece."""
+        if self._made_at and (made_at := self._made_at.popleft()) is not None:
+            self._written(time.monotonic() - made_at)
         self._session.consumed()
 
     def _heard(self, event: Event) -> None:
@@ -144,6 +153,7 @@ class Speech:
         start_s = self._heard_s
         self._heard_s += len(chunk.pcm) / chunk.sample_rate / self._tempo
         self._over = chunk.stats is not None
+        self._made_at.append(chunk.made_at)
         words = chunk.words
         if self._tempo != 1.0:
             words = tuple(replace(w, start_s=w.start_s / self._tempo, end_s=w.end_s / self._tempo) for w in words)

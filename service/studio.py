@@ -36,7 +36,9 @@ class Studio:
         tempo: float = 1.0,
     ) -> Speech:
         """Begin a stream. Raises ``SpeechError`` as ``Engine.open`` does."""
-        return Speech(self.engine, options, audio_format, self._encoders, listener, tempo)
+        return Speech(
+            self.engine, options, audio_format, self._encoders, listener, tempo, self.metrics.overhead_s.observe
+        )
 
     def close(self) -> None:
         """No stream follows."""

@@ -166,6 +166,7 @@ class Chunk:
     accepted: tuple[bool, ...] = ()
     flushed: int = 0  # how many flush marks of the caller were passed with this chunk
     stats: SpeechStats | None = None  # set on the last chunk of the stream only
+    made_at: float | None = None  # when an engine had it, on ``time.monotonic``, which all processes of a machine share
 
 
 @dataclass(frozen=True, slots=True)

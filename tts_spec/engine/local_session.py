@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from tts_spec.engine.port import Listener
 from tts_spec.engine.scheduler import Standing
@@ -100,7 +102,7 @@ class LocalSession:
             if self.heard_at is None:
                 self.heard_at = now
         self.outstanding += 1
-        self.listener(chunk)
+        self.listener(replace(chunk, made_at=time.monotonic()))
 
     def text(self, piece: str) -> None:
         """See ``Session.text``."""

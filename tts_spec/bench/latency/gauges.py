@@ -12,7 +12,11 @@ from tts_spec.bench.latency.distribution import histogram_percentile
 
 LAG = "tts_event_loop_lag_seconds"
 ACTIVE = "tts_engine_sessions_active"
-RSS = "process_resident_memory_bytes"
+OVERHEAD = "tts_chunk_overhead_seconds"
+RSS = (
+    "process_resident_memory_bytes",
+    "tts_engine_resident_memory_bytes",
+)  # of the server, and of its engine's process
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,12 @@ class Scrape:
                 elif set(labels) == {"le"}:
                     buckets.setdefault(family.name, {})[float(labels["le"])] = value
         return cls(values, buckets)
+
+    @property
+    def rss_mb(self) -> float | None:
+        """Memory of all processes of the server; None when it does not tell."""
+        told = [self.values[name] for name in RSS if name in self.values]
+        return sum(told) / 2**20 if told else None
 
     def percentiles_since(self, before: Scrape, name: str) -> dict[str, float | None]:
         """p50, p95 and p99 in milliseconds of what the histogram saw since ``before``."""

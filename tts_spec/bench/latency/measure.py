@@ -12,7 +12,7 @@ from rich.console import Console
 
 from service.loop_lag import watch_lag
 from tts_spec.bench.latency.capacity import find_capacity
-from tts_spec.bench.latency.gauges import ACTIVE, LAG, RSS, Gauges
+from tts_spec.bench.latency.gauges import ACTIVE, LAG, OVERHEAD, Gauges
 from tts_spec.bench.latency.load import Heard, Script, Span, closed_loop, open_loop
 from tts_spec.bench.latency.options import LatencyOptions
 from tts_spec.bench.latency.report import Figures, Watch, figures
@@ -131,15 +131,16 @@ async def _watching(gauges: Gauges | None, finished: Sequence[Utterance]) -> Asy
     after = await gauges.scrape() if gauges is not None else None
     if before is not None and after is not None:
         watch.loop_lag_ms = after.percentiles_since(before, LAG)
-        if RSS in after.values:
-            watch.rss_mb.append((len(finished), after.values[RSS] / 2**20))
+        watch.overhead_ms = after.percentiles_since(before, OVERHEAD)
+        if after.rss_mb is not None:
+            watch.rss_mb.append((len(finished), after.rss_mb))
 
 
 async def _watch_rss(gauges: Gauges, watch: Watch, finished: Sequence[Utterance]) -> None:
     while True:
         scrape = await gauges.scrape()
-        if scrape is not None and RSS in scrape.values:
-            watch.rss_mb.append((len(finished), scrape.values[RSS] / 2**20))
+        if scrape is not None and scrape.rss_mb is not None:
+            watch.rss_mb.append((len(finished), scrape.rss_mb))
         await asyncio.sleep(SCRAPE_S)
 
 

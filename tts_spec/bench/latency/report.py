@@ -37,6 +37,7 @@ class Watch:
 
     harness_lag_s: list[float] = field(default_factory=list)
     loop_lag_ms: dict[str, float | None] = field(default_factory=lambda: {"p50": None, "p95": None, "p99": None})
+    overhead_ms: dict[str, float | None] = field(default_factory=lambda: {"p50": None, "p95": None, "p99": None})
     rss_mb: list[tuple[int, float]] = field(default_factory=list)  # utterances finished so far, RSS of the server
     active_after: int | None = None  # sessions the server counts when all are gone
 
@@ -116,6 +117,7 @@ def as_dict(result: Figures, watch: Watch) -> dict[str, Any]:
         "audio_s": round(result.audio_s, 2),
         **{key: spread.as_dict() for key, spread in result.spread.items()},
         "loop_lag_ms": watch.loop_lag_ms,
+        "overhead_ms": watch.overhead_ms,
         "active_after": watch.active_after,
         "rss_mb": _rss(watch.rss_mb),
     }
@@ -144,9 +146,9 @@ def show(name: str, load: str, result: Figures, watch: Watch, console: Console) 
         if spread.n:
             cells = (spread.p50, spread.p95, spread.p99, spread.iqr, spread.min, spread.max)
             table.add_row(label, str(spread.n), *(f"{value:.1f}" for value in cells))
-    lag = watch.loop_lag_ms
-    if lag["p50"] is not None:
-        table.add_row("loop lag of the server", "", *(f"{lag[key]:.1f}" for key in ("p50", "p95", "p99")))
+    for label, told in (("loop lag of the server", watch.loop_lag_ms), ("engine to socket", watch.overhead_ms)):
+        if told["p50"] is not None:
+            table.add_row(label, "", *(f"{told[key]:.1f}" for key in ("p50", "p95", "p99")))
     console.print(table)
     outcomes = ", ".join(f"{n} {outcome}" for outcome, n in sorted(result.outcomes.items()))
     console.print(
