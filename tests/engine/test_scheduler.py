@@ -21,7 +21,8 @@ def test_a_new_sessions_first_frame_comes_before_the_comfortable() -> None:
 
 def test_without_anyone_waiting_all_hungry_take_part_least_slack_first() -> None:
     standings = [Standing(1, True, 2.0), Standing(2, True, 0.2), Standing(3, True, 3.5), Standing(4, True, -0.1)]
-    assert next_batch(standings, OPTIONS) == [4, 2, 1]
+    assert next_batch(standings, OPTIONS) == [4, 2]
+    assert next_batch([*standings[:3], Standing(4, True, 0.1)], OPTIONS) == [4, 2, 1]
 
 
 def test_files_run_without_bound_but_after_the_live_ones() -> None:

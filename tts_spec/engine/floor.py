@@ -200,7 +200,7 @@ class Floor:
             return
         now = self._clock()
         audio_s = 0.0
-        waiting = sum(session.heard_at is None for session in batch)
+        waiting = sum(session.options.live and session.heard_at is None for session in batch)
         for session, stream, outcome in zip(batch, streams, outcomes, strict=True):
             if outcome.error is not None:
                 self.fail(session, outcome.error)
@@ -210,7 +210,7 @@ class Floor:
             if chunk is not None and not session.cancelled:
                 length_s = len(chunk.pcm) / chunk.sample_rate
                 audio_s += length_s
-                if length_s and session.heard_at is None and session.asked_at is not None:
+                if length_s and session.options.live and session.heard_at is None and session.asked_at is not None:
                     self.governor.observe_first_audio(waiting, now - session.asked_at)
                 try:
                     session.give(chunk, now)

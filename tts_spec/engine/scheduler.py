@@ -23,13 +23,14 @@ class SchedulerOptions:
 
     max_batch: int = 16  # sessions of one round
     look_ahead_s: float = 3.0  # a live session rests when it is this far ahead of its playback
-    comfort_s: float = 0.4  # slack beyond which a session steps back while another has not been heard
+    urgent_s: float = 0.1  # slack below which a session is as urgent as one that has not been heard
+    comfort_s: float = 0.4  # slack beyond which a session steps back while another is urgent
     load_limit: float = 0.85  # share of the time the engine may plan for live sessions; above 1 it promises too much
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_batch, int) or self.max_batch < 1:
             raise ValueError(f"max_batch is {self.max_batch!r}; allowed: a whole number from 1")
-        for name in ("look_ahead_s", "comfort_s"):
+        for name in ("look_ahead_s", "urgent_s", "comfort_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: seconds above 0")
         if not self.load_limit > 0:
@@ -50,8 +51,8 @@ class Standing:
 def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list[int]:
     """Keys of the sessions of the next round, most urgent first; only sessions that could do a round may be given."""
     hungry = [each for each in standings if not each.live or not each.heard or each.slack_s < options.look_ahead_s]
-    waiting = any(not each.heard and each.live for each in hungry)
-    if waiting:  # its first frame comes before the tenth second of a comfortable one, and before any file
+    urgent = any(each.live and (not each.heard or each.slack_s + each.gap_s < options.urgent_s) for each in hungry)
+    if urgent:  # its first frames come before the tenth second of a comfortable one, and before any file
         hungry = [
             each for each in hungry if each.live and (not each.heard or each.slack_s + each.gap_s < options.comfort_s)
         ]

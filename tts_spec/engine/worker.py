@@ -20,7 +20,7 @@ from typing import Any
 
 from tts_spec.engine.options import EngineOptions
 from tts_spec.engine.port import Engine, Event, Session
-from tts_spec.types import SpeakOptions, SpeechError
+from tts_spec.types import Budget, SpeakOptions, SpeechError
 
 BEAT_S = 0.5  # between two signs of life
 SWITCH_S = 0.001  # the engine's thread lets the pipe's have the interpreter after at most so long
@@ -45,7 +45,10 @@ def load_engine(setup: EngineSetup) -> Engine:
     engine = Synthesizer.load(setup.bundle, setup.device, setup.dtype).engine(setup.options)
     voices = {voice.language: voice.name for voice in engine.info.voices}
     _speak(engine, [SpeakOptions(voice=name, live=False) for name in voices.values()])
-    _speak(engine, [SpeakOptions(live=False)] * min(WARM_TOGETHER, setup.options.max_sessions))
+    live = SpeakOptions(
+        budget=Budget(first_audio_ms=60_000.0)
+    )  # live: from these the engine learns what first audio takes
+    _speak(engine, [live] * min(WARM_TOGETHER, setup.options.max_sessions))
     return engine
 
 
