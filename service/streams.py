@@ -56,17 +56,10 @@ class Streams:
         """New streams are welcome: the engine is warm and the server is not shutting down."""
         return self.engine.ready and not self._draining
 
-    async def serve(
-        self,
-        socket: WebSocket,
-        protocol: SocketProtocol,
-        *,
-        key_may_follow: bool = False,
-        refusal: SpeechError | None = None,
-    ) -> None:
+    async def serve(self, socket: WebSocket, protocol: SocketProtocol, *, key_may_follow: bool = False) -> None:
         """Accept one socket and stay with it until it is over.
 
-        ``key_may_follow``: a client that shows no key may still do so in a message. ``refusal``: what is wrong with the request.
+        ``key_may_follow``: a client that shows no key may still do so in a message.
         """
         if not self.is_welcome(socket):
             await socket.close()  # before the handshake, so as HTTP 403: a page of another site learns nothing
@@ -74,8 +67,6 @@ class Streams:
         await socket.accept()
         session = SocketSession(socket, protocol, self.studio)
         try:
-            if refusal is not None:
-                raise refusal
             self.admit()
             key = shown_key(socket.headers, socket.query_params)
             if key is not None or not key_may_follow or not self.studio.keys.asks:

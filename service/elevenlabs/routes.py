@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 
 from service.elevenlabs import http_api
 from service.elevenlabs.http_api import AudioBody, TimedLines, TimedWhole
-from service.elevenlabs.settings import SocketSettings, plain_settings, read_settings
+from service.elevenlabs.settings import plain_settings, read_settings
 from service.elevenlabs.sockets import MultiStreamInput, StreamInput
 from service.http_speech import AnswerShape, Handler, HttpSpeech, SpeechOrder, let_in, read_json, telling
 from service.streams import Streams
@@ -34,7 +34,7 @@ def elevenlabs_routes(streams: Streams) -> list[BaseRoute]:
 
         return telling(http_api.refuse, handler)
 
-    def socket(kind: Callable[[SocketSettings], StreamInput | MultiStreamInput]) -> Callable[[WebSocket], object]:
+    def socket(kind: type[StreamInput] | type[MultiStreamInput]) -> Callable[[WebSocket], object]:
         async def serve(websocket: WebSocket) -> None:
             refusal = None
             try:
@@ -43,7 +43,7 @@ def elevenlabs_routes(streams: Streams) -> list[BaseRoute]:
                 )
             except SpeechError as error:
                 settings, refusal = plain_settings(streams.options), error
-            await streams.serve(websocket, kind(settings), key_may_follow=True, refusal=refusal)
+            await streams.serve(websocket, kind(settings, refusal), key_may_follow=True)
 
         return serve
 

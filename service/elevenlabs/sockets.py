@@ -61,7 +61,11 @@ class _Context:
 class _Sockets:
     """What both sockets have in common."""
 
-    def __init__(self, settings: SocketSettings) -> None:
+    def __init__(self, settings: SocketSettings, refusal: SpeechError | None = None) -> None:
+        """``refusal``: what is wrong with the URL. It is told at the first message: clients that find the socket closed while
+        they still open it may wait for ever.
+        """
+        self._refusal = refusal
         self.session = uuid.uuid4().hex
         self.idle_s = settings.inactivity_s
         self._settings = settings
@@ -84,6 +88,8 @@ class _Sockets:
         """See ``SocketProtocol``."""
         if self._closed:
             return ()
+        if self._refusal is not None:
+            return self._last_words(self._refusal)
         try:
             frame = self._read(data)
             actions: list[Action] = []

@@ -108,7 +108,7 @@ async def whole_turn(say: Say, ear: Ear) -> None:
 
 
 async def interrupted(say: Say, ear: Ear) -> None:
-    await say([LLMFullResponseStartFrame(), *(LLMTextFrame(word) for word in words(TEXT * 30))])
+    await say([LLMFullResponseStartFrame(), *(LLMTextFrame(word) for word in words((TEXT + " ") * 30))])
     await ear.heard.wait()
     await say([InterruptionFrame()])
     await asyncio.sleep(1.0)

@@ -179,6 +179,7 @@ async def test_a_bad_url_is_told_before_the_close(
     fake: FakeEngine, kind: str, voice: str, query: str, error: str
 ) -> None:
     async with stream_url(fake) as url, connect(socket_url(url, kind, voice, query)) as socket:
+        await say(socket, BOS)
         (frame,), code = await read(socket)
     assert frame["error"] == error
     assert code in (1007, 1008)
