@@ -157,3 +157,26 @@ def test_an_engine_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_the_servers_process_has_no_torch() -> None:
     program = "import sys, service.server, tts_spec.cli, tts_spec.engine.process; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_f42_an_engine_that_stands_still_holds_up_no_caller(engine: ProcessEngine) -> None:
+    pid = engine.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        readers = [Reader(engine) for _ in range(3)]
+        for reader in readers:
+            for _ in range(40):
+                reader.session.text("Hello there.")
+            reader.session.flush()
+        readers[2].session.cancel()
+        assert engine.active == 3
+        assert engine.metrics()["sessions_active"] == 0  # as it last told
+        assert time.monotonic() - began < 0.5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for reader in readers[:2]:
+        assert isinstance(reader.next(), Chunk)
+        reader.session.cancel()
+    assert happens(lambda: engine.active == 0)

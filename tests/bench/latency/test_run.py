@@ -304,3 +304,21 @@ def test_the_server_we_start_is_our_own(tiny_bundle: Path) -> None:
     assert set(found["outcomes"]) == {"complete"}
     assert found["audio_s"] > 0.5
     assert found["active_after"] == 0
+
+
+@pytest.mark.slow
+def test_i59_three_hundred_utterances_with_leavers_lose_no_slot_and_no_memory(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Hello there, my friend.\nHow are you today?\n")
+    found, _ = bench(
+        "--bundle", str(tiny_bundle), "--dtype", "float32", "--texts", str(texts), "--sessions", "8", "--most", "8",
+        "--utterances", "300", "--seconds", "600", "--leave", "0.2", "--cancels", "0", "--nice", "0", "--json",
+    )  # fmt: skip
+    assert found["utterances"] == 300
+    assert found["outcomes"]["left"] > 20, found["outcomes"]
+    assert set(found["outcomes"]) <= {"complete", "left", "refused"}
+    assert found["free_ms"]["n"] == found["outcomes"]["left"]
+    assert found["active_after"] == 0
+    assert found["rss_mb"]["growth"] < 0.02, found["rss_mb"]
