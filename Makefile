@@ -14,13 +14,14 @@ test: .venv/test
 test-all: .venv/test
 	$(BIN)/pytest -m "not clients"
 
-clients: .venv/test .clients/sdk .clients/pipecat .clients/livekit
+clients: .venv/test .clients/sdk/made .clients/pipecat/made .clients/livekit/made
 	$(BIN)/pytest -m clients
 
-.clients/%: tests/clients/requirements/%.txt
-	rm -rf $@
-	$(PYTHON) -m venv $@
-	$@/bin/pip install --quiet --requirement $<
+.clients/%/made: tests/clients/requirements/%.txt
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --requirement $<
+	touch $@
 
 check: .venv/test
 	$(BIN)/ruff format --check .
