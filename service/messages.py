@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tts_spec.audio.formats import AudioFormat, Codec
-from tts_spec.types import DrafterName, SpeakOptions, SpeculationMode, SpeechError
+from tts_spec.types import Budget, DrafterName, SpeakOptions, SpeculationMode, SpeechError
 
 
 class ErrorCode(StrEnum):
@@ -64,6 +64,13 @@ class _Message(BaseModel):
 # Client to server
 
 
+class BudgetFields(_Message):
+    """What the listener is promised; ranges are those of ``Budget``."""
+
+    first_audio_ms: float = 150.0
+    max_gap_ms: float = 0.0
+
+
 class StartMessage(_Message):
     """Opens the stream. Ranges are those of ``SpeakOptions``; null means the bundle's own default."""
 
@@ -81,12 +88,16 @@ class StartMessage(_Message):
     drafter: DrafterName | None = None
     gamma: int | None = None
     mode: SpeculationMode = "coupled"
+    live: bool = True
+    budget: BudgetFields = BudgetFields()
+    max_wait_ms: float = 1000.0
     timestamps: bool = False  # send TimestampsMessage
     speculation: bool = False  # send SpeculationMessage
 
     def speak_options(self) -> SpeakOptions:
         """The part the engine wants. Raises ``SpeechError`` when a value is out of range."""
-        return SpeakOptions(**self.model_dump(include=set(SpeakOptions.__dataclass_fields__)))
+        fields = self.model_dump(include=set(SpeakOptions.__dataclass_fields__))
+        return SpeakOptions(**fields | {"budget": Budget(**self.budget.model_dump())})
 
     def audio_format(self) -> AudioFormat:
         """What the audio is sent as. Raises ``SpeechError`` when this codec does not have that rate or bit rate."""
@@ -191,6 +202,7 @@ class ErrorMessage(_Message):
     code: ErrorCode
     message: str
     field: str | None = None
+    retry_after_ms: int | None = None  # with overloaded: when there may be room
 
 
 ServerMessage = (

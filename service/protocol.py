@@ -190,5 +190,5 @@ class StreamProtocol:
         self.state = State.CLOSED
         # A code the protocol does not document is the server's fault, not the client's.
         code = ErrorCode(error.code) if error.code in set(ErrorCode) else ErrorCode.INTERNAL
-        message = ErrorMessage(code=code, message=error.message, field=error.field)
+        message = ErrorMessage(code=code, message=error.message, field=error.field, retry_after_ms=error.retry_after_ms)
         return Send(message), Over(code), Close(CLOSE_CODES[code], code.value), Cancel()

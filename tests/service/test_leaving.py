@@ -15,6 +15,7 @@ from service.options import ServerOptions
 from service.server_socket import SEND_BUFFER_BYTES, listen
 from tests.service.client import connect, hear, send, speak, stream_url
 from tests.service.fake_engine import FRAME, MAX_OUTSTANDING, FakeEngine
+from tts_spec.types import SpeechError
 
 pytestmark = pytest.mark.anyio
 START: dict[str, Any] = {"type": "start"}
@@ -223,3 +224,11 @@ async def test_the_kernel_sends_at_once_and_holds_little() -> None:
         assert int(await reader.read()) <= 2 * SEND_BUFFER_BYTES  # the kernel doubles it for its own needs
         writer.close()
         await writer.wait_closed()
+
+
+async def test_who_is_refused_by_the_engine_is_told_when_to_come_again(fake: FakeEngine) -> None:
+    fake.refusal = SpeechError("overloaded", "no room", None, 1500)
+    async with stream_url(fake) as url:
+        refused = await speak(url, "Let me in")
+    assert (refused.one("error")["code"], refused.one("error")["retry_after_ms"]) == ("overloaded", 1500)
+    assert refused.close_code == 1013

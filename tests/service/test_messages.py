@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.messages import CLIENT_MESSAGES, CLOSE_CODES, ErrorCode, StartMessage, TextMessage, parse
-from tts_spec.types import SpeakOptions, SpeechError
+from tts_spec.types import Budget, SpeakOptions, SpeechError
 
 # (frame, code, field, what the message must contain)
 BAD: list[tuple[str, ErrorCode, str | None, list[str]]] = [
@@ -83,11 +83,15 @@ def test_start_hands_every_speak_option_on() -> None:
     fields = {
         "voice": "ada", "speed": 1.25, "seed": 7, "temperature": 0.5, "top_k": 9, "top_p": 0.9,
         "repetition_penalty": 1.1, "drafter": "none", "gamma": 3, "mode": "ratio",
+        "live": False, "max_wait_ms": 300.0,
     }  # fmt: skip
-    message = parse(json.dumps({"type": "start", **fields}))
+    message = parse(json.dumps({"type": "start", **fields, "budget": {"first_audio_ms": 80}}))
     assert isinstance(message, StartMessage)
-    assert message.speak_options() == SpeakOptions(**fields)  # type: ignore[arg-type]
-    assert set(fields) == set(SpeakOptions.__dataclass_fields__) - {"live", "budget", "max_wait_ms"}
+    assert message.speak_options() == SpeakOptions(**fields, budget=Budget(first_audio_ms=80.0))  # type: ignore[arg-type]
+    assert {*fields, "budget"} == set(SpeakOptions.__dataclass_fields__)
+    plain = parse('{"type": "start"}')
+    assert isinstance(plain, StartMessage)
+    assert plain.speak_options() == SpeakOptions()
 
 
 @given(st.text())
