@@ -80,6 +80,7 @@ async def running(engine: Engine, options: ServerOptions) -> AsyncIterator[Addre
         lifespan="off",
         log_config=None,
         log_level="warning",
+        access_log=False,  # a key may stand in a URL
         server_header=False,
         timeout_graceful_shutdown=1,
         ssl_certfile=_file("tls_certificate", options.tls_certificate),

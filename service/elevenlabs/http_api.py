@@ -98,45 +98,54 @@ class TimedLines(_Shape):
         self._clock.words(piece.words)
         if not piece.audio:
             return b""
-        span = self._clock.take(self._from_s, piece.end_s, last=piece.stats is not None)
+        alignment = _alignment(self._clock.take(self._from_s, piece.end_s, last=piece.stats is not None))
         self._from_s = piece.end_s
-        return json.dumps(_timed(piece.audio, span)).encode() + b"\n"
+        audio = base64.b64encode(piece.audio).decode()
+        line = {"audio_base64": audio, "alignment": alignment, "normalized_alignment": alignment}
+        return json.dumps(line).encode() + b"\n"
 
 
 class TimedWhole(_Shape):
-    """One JSON object at the end: all audio, all characters."""
+    """One JSON object: the audio as it is made, then all characters, whose times are known only then."""
 
     media_type = "application/json"
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._audio = bytearray()
         self._words: list[Word] = []
+        self._rest = b""  # base64 takes three bytes at a time
+        self._begun = False
 
     def piece(self, piece: Piece) -> bytes:
         """See ``http_speech.AnswerShape``."""
-        self._audio += piece.audio
         self._words += piece.words
-        return b""
+        audio = self._rest + piece.audio
+        whole = len(audio) // 3 * 3
+        self._rest = audio[whole:]
+        if not whole:
+            return b""
+        return self._opening() + base64.b64encode(audio[:whole])
 
     def end(self, last: Piece) -> bytes:
         """See ``http_speech.AnswerShape``."""
         clock = CharacterClock()
         clock.text(self._text)
         clock.words(self._words)
-        return json.dumps(_timed(bytes(self._audio), clock.take(0.0, last.end_s, last=True))).encode()
+        alignment = json.dumps(_alignment(clock.take(0.0, last.end_s, last=True)))
+        rest = self._opening() + base64.b64encode(self._rest)
+        return rest + f'", "alignment": {alignment}, "normalized_alignment": {alignment}}}'.encode()
+
+    def _opening(self) -> bytes:
+        opening = b"" if self._begun else b'{"audio_base64": "'
+        self._begun = True
+        return opening
 
 
-def _timed(audio: bytes, span: Span) -> dict[str, Any]:
-    alignment = {
+def _alignment(span: Span) -> dict[str, Any]:
+    return {
         "characters": span.characters,
         "character_start_times_seconds": [round(at, 4) for at in span.starts_s],
         "character_end_times_seconds": [round(at, 4) for at in span.ends_s],
-    }
-    return {
-        "audio_base64": base64.b64encode(audio).decode(),
-        "alignment": alignment,
-        "normalized_alignment": alignment,
     }
 
 

@@ -54,7 +54,7 @@ def decode(audio_format: AudioFormat, data: bytes) -> tuple[Pcm, int]:
 
 
 @pytest.mark.parametrize("audio_format", EVERY, ids=lambda each: f"{each.codec}-{each.rate}")
-def test_b10_g48_decoded_again_it_is_the_same_sound_and_none_is_missing(audio_format: AudioFormat) -> None:
+def test_b10_b11_b12_g48_decoded_again_it_is_the_same_sound_and_none_is_missing(audio_format: AudioFormat) -> None:
     """Complaints B10 to B12 (last words lost) and G48 (players cannot read it)."""
     pcm = voice_like(1.237)
     samples, rate = decode(audio_format, b"".join(encode(audio_format, pcm, [600])))
@@ -102,7 +102,7 @@ def test_what_the_lower_rate_cannot_hold_does_not_come_back_as_another_tone(rate
     assert np.abs(samples[rate // 10 : -rate // 10]).max() < 1e-4
 
 
-def test_g45_a_streamed_wav_says_that_its_size_is_unknown_once() -> None:
+def test_a1_g45_a_streamed_wav_says_that_its_size_is_unknown_once() -> None:
     parts = encode(AudioFormat("wav", 24_000), voice_like(0.1), [600])
     header = parts[0][:44]
     assert struct.unpack("<4sI4s4sIHHIIHH4sI", header) == (
@@ -112,7 +112,7 @@ def test_g45_a_streamed_wav_says_that_its_size_is_unknown_once() -> None:
     assert len(b"".join(parts)) == 44 + 2 * 2400
 
 
-def test_a08_a_streamed_mp3_has_no_xing_frame_and_ogg_headers_come_once() -> None:
+def test_a1_a8_a_streamed_mp3_has_no_xing_frame_and_ogg_headers_come_once() -> None:
     mp3 = b"".join(encode(AudioFormat("mp3", 44_100), voice_like(0.5), [600]))
     assert mp3[:2] in (b"\xff\xfb", b"\xff\xf3")
     assert not any(mark in mp3 for mark in (b"Xing", b"Info", b"ID3"))
