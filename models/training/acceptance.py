@@ -11,8 +11,8 @@ def coupled_match(p: Tensor, q: Tensor) -> Tensor:
 
     The chance that argmax(log p + g) equals argmax(log q + g) under the same Gumbel noise g: J = sum_j 1 / sum_i max(p_i/p_j, q_i/q_j).
 
-    Source: Daliri et al. 2024 ("Coupling without communication"). Sorted by p / q the sum over i falls into two cumulative sums. Options that
-    one of them never takes add nothing.
+    Source: Daliri et al. 2024 ("Coupling without communication"). Sorted by p / q the sum over i falls into two cumulative sums. Options
+    that one of them never takes add nothing.
     """
     tiny = 1e-12
     order = (p.detach() + tiny).log().sub((q.detach() + tiny).log()).argsort(dim=-1)

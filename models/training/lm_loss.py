@@ -15,7 +15,8 @@ from models.training.woven import Rows
 
 def lm_matrices(lm: SpeechLm) -> list[torch.nn.Parameter]:
     """The matrices that Muon trains."""
-    return [p for p in lm.transformer.parameters() if p.ndim == 2]
+    condition = [] if lm.condition is None else [lm.condition.join.get_parameter("weight")]
+    return [*(p for p in lm.transformer.parameters() if p.ndim == 2), *condition]
 
 
 def input_vectors(lm: SpeechLm, rows: Rows) -> Tensor:

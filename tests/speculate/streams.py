@@ -171,6 +171,10 @@ def no_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
 
 
 def model_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+    return ModelDrafter(small, script, sampler, likely_enough=0.0)
+
+
+def sure_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
     return ModelDrafter(small, script, sampler)
 
 
@@ -179,7 +183,7 @@ def lookahead_drafter(script: Script, sampler: Sampler, small: LmStream) -> Draf
 
 
 def feature_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
-    return ModelDrafter(small, script, sampler, conditioned=True)
+    return ModelDrafter(small, script, sampler, conditioned=True, likely_enough=0.0)
 
 
 def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
@@ -295,6 +299,7 @@ def random_decision(script: Script, at: ScriptState, rng: random.Random) -> int:
 DRAFTERS: dict[str, MakeDrafter] = {
     "none": no_drafter,
     "model": model_drafter,
+    "model while sure": sure_drafter,
     "other noise": other_noise_drafter,
     "tail": TailDrafter,
     "tree": TreeDrafter,

@@ -24,7 +24,7 @@ def test_with_the_target_as_its_model_it_is_always_right(temperature: float) -> 
         def itself(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
             stream = lm_stream(small_lm())
             stream.extend(text.windows)
-            return ModelDrafter(stream, script, sampler)
+            return ModelDrafter(stream, script, sampler, likely_enough=0.0)
 
         outcome = run(text, itself, gamma, options, seed=2)
         assert sum(done.drafted for done in outcome.rounds) > 100
@@ -39,7 +39,7 @@ def test_it_recovers_after_rounds_without_it(skipped: int) -> None:
     target, same = lm_stream(small_lm()), lm_stream(small_lm())
     script, sampler = Script.empty(VOCABULARY), Sampler(options, VOCABULARY, 7)
     text.append_to(script, (target, same), len(text.caps))
-    drafter = ModelDrafter(same, script, sampler)
+    drafter = ModelDrafter(same, script, sampler, likely_enough=0.0)
     state = StreamState()
     drafted = accepted = 0
     while not script.waits(state.script):
@@ -60,7 +60,7 @@ def test_it_keeps_the_tail_and_extends_it() -> None:
     small, target = lm_stream(small_lm(width=32, layers=1, seed=2)), lm_stream(small_lm())
     script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(1.0), VOCABULARY, 7)
     text.append_to(script, (target, small), len(text.caps))
-    drafter = ModelDrafter(small, script, sampler)
+    drafter = ModelDrafter(small, script, sampler, likely_enough=0.0)
     state = StreamState()
     extended = 0
     while not script.waits(state.script):
@@ -80,6 +80,6 @@ def test_it_proposes_nothing_past_the_known_text() -> None:
     small = lm_stream(small_lm(width=32, layers=1, seed=2))
     script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(1.0), VOCABULARY, 7)
     text.append_to(script, (small,), 1)
-    drafts = ModelDrafter(small, script, sampler).propose(StreamState(), 15).decisions
+    drafts = ModelDrafter(small, script, sampler, likely_enough=0.0).propose(StreamState(), 15).decisions
     assert len(drafts) == 5  # one frame and END
     assert drafts[-1] == VOCABULARY.end

@@ -114,6 +114,16 @@ class Sampler:
         best = int(self.noisy(logits, allowed, history, position).argmax())
         return self.vocabulary.decision(best, history[-1].due)
 
+    def choose_surely(
+        self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
+    ) -> tuple[int, float]:
+        """``choose``, and by how much the best score, noise included, lies above the second: how sure the decision is."""
+        scores = self.noisy(logits, allowed, history, position)
+        best = int(scores.argmax())
+        top = float(scores[best])
+        scores[best] = -np.inf
+        return self.vocabulary.decision(best, history[-1].due), top - float(scores.max())
+
     def distribution(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
     ) -> Distribution:

@@ -1,0 +1,54 @@
+"""How long a line the model drafter proposes follows how sure it is, and that is sound."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.speculate.streams import VOCABULARY, lm_stream, random_text, small_lm
+from tts_spec.speculate.drafters import ModelDrafter, chance
+from tts_spec.speculate.round import StreamState, speculative_round
+from tts_spec.speculate.sampling import Sampler, SamplingOptions
+from tts_spec.speculate.script import Allowed, Script
+
+
+def test_the_margin_is_the_lead_of_the_best_score_and_the_choice_is_the_same() -> None:
+    sampler = Sampler(SamplingOptions(0.7, top_p=0.9), VOCABULARY, 3)
+    inputs = StreamState().inputs
+    rng = np.random.default_rng(1)
+    for position in range(50):
+        logits = rng.normal(size=VOCABULARY.codebook_size + 2).astype(np.float32)
+        allowed = Allowed(audio=True, advance=position % 2 == 0, end=False)
+        decision, margin = sampler.choose_surely(logits, allowed, inputs, position)
+        assert decision == sampler.choose(logits, allowed, inputs, position)
+        best, second = np.sort(sampler.noisy(logits, allowed, inputs, position))[:-3:-1]
+        assert margin == pytest.approx(best - second, abs=1e-6)
+
+
+def test_a_sole_option_is_sure() -> None:
+    sampler = Sampler(SamplingOptions(0.7), VOCABULARY, 3)
+    logits = np.zeros(VOCABULARY.codebook_size + 2, np.float32)
+    only = Allowed(audio=False, advance=True, end=False)
+    decision, margin = sampler.choose_surely(logits, only, StreamState().inputs, 0)
+    assert (decision, margin) == (VOCABULARY.advance, float("inf"))
+    assert chance(margin) == 1.0
+    assert 0 < chance(0.0) < chance(1.0) < chance(3.0) < 1
+
+
+def test_unsure_lines_end_early() -> None:
+    text = random_text(random.Random(5), 30)
+    lengths = {}
+    for enough in (0.0, 0.4, 0.8):
+        target, small = lm_stream(small_lm()), lm_stream(small_lm(width=32, layers=1, seed=2))
+        script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(0.8), VOCABULARY, 7)
+        text.append_to(script, (target, small), len(text.caps))
+        drafter = ModelDrafter(small, script, sampler, likely_enough=enough)
+        state, drafted, rounds = StreamState(), 0, 0
+        while not script.waits(state.script):
+            done = speculative_round(target, drafter, script, sampler, state, 6)
+            state, drafted, rounds = done.state, drafted + done.drafted, rounds + 1
+        lengths[enough] = drafted / rounds
+    assert lengths[0.0] > 5
+    assert lengths[0.0] > lengths[0.4] > lengths[0.8] >= 1
