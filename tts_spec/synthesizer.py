@@ -88,7 +88,10 @@ class Synthesizer:
     async def astream(
         self, text: str | AsyncIterable[str], options: SpeakOptions | None = None, **fields: Any
     ) -> AsyncIterator[Chunk]:
-        """Like ``stream`` for asyncio; the work is done on the engine's thread. Leaving the loop early cancels it."""
+        """Like ``stream`` for asyncio; the work is done on the engine's thread. Leaving the loop early cancels it.
+
+        It is made for a listener, a few seconds ahead of the playback at most; with ``live=False`` as fast as possible.
+        """
         loop = asyncio.get_running_loop()
         # Bounded by the engine, which pauses while too many chunks are not consumed.
         events: asyncio.Queue[Chunk | Exception] = asyncio.Queue()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tts_spec.engine.floor import Floor
 from tts_spec.engine.local import LocalEngine, LocalSession
 from tts_spec.engine.options import EngineOptions
 from tts_spec.engine.port import Event
@@ -213,6 +214,25 @@ def test_whatever_fails_for_one_session_the_engine_goes_on(
         session.text("Hi.")
         session.end()
         assert reader.all()[-1].stats is not None
+
+
+def test_an_engine_that_breaks_tells_its_sessions_and_takes_no_more(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = Reader(consumes=False)
+    session = start(engine, reader)
+    monkeypatch.setattr(Floor, "turn", lambda _: 1 / 0)
+    session.text("Hello.")
+    event = reader.next()
+    while isinstance(event, Chunk):
+        event = reader.next()
+    assert event.code == "internal"
+    engine._thread.join(TIMEOUT)
+    assert not engine.ready
+    with pytest.raises(SpeechError) as caught:
+        engine.open(SpeakOptions(), Reader())
+    assert caught.value.code == "overloaded"
+    assert "the engine stopped" in caplog.text
 
 
 def test_too_much_waiting_text_is_refused_and_the_session_lives(tiny: Synthesizer) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tts_spec.engine.options import EngineOptions
-from tts_spec.engine.port import Event
+from tts_spec.engine.port import EngineInfo, Event
 from tts_spec.engine.process import ProcessEngine, ProcessSession
 from tts_spec.engine.worker import EngineSetup
 from tts_spec.synthesizer import Synthesizer
@@ -146,6 +146,31 @@ def test_a_process_that_dies_fails_its_sessions_and_is_back_within_five_seconds(
     assert again.all()[-1].stats is not None
     assert engine.metrics()["restarts_total"] == 1
     assert "exit code -9" in caplog.text
+
+
+class Stuck:
+    """An engine in a turn that never ends."""
+
+    ready = True
+    stuck_s = 1000.0
+
+    def __init__(self, setup: EngineSetup) -> None:
+        self.info = EngineInfo(24_000, (), (), "none")
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+def test_a_process_that_hangs_is_killed_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    engine = ProcessEngine(EngineSetup(), Stuck, hang_s=0.3)
+    try:
+        first = engine.pid
+        assert happens(lambda: engine.ready and engine.pid != first)
+        assert "no sign of life" in caplog.text
+    finally:
+        engine.close()
 
 
 def test_an_engine_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class LocalEngine:
         self._room = threading.BoundedSemaphore(self.options.max_sessions + self.options.max_queued)
         self._keys = itertools.count()
         self._closing = False
+        self._turn_began: float | None = None
         voices = tuple(VoiceInfo(v.name, v.language, v.gender, v.description) for v in manifest.voices)
         self._info = EngineInfo(bundle.codec.sample_rate, voices, manifest.drafter_names, manifest.default_drafter)
         self._thread = threading.Thread(target=self._run, name="tts-engine", daemon=True)
@@ -75,6 +76,12 @@ class LocalEngine:
         """See ``Engine.ready``."""
         return self._thread.is_alive() and not self._closing
 
+    @property
+    def stuck_s(self) -> float:
+        """How long the turn has taken that is not over yet."""
+        began = self._turn_began
+        return 0.0 if began is None else time.monotonic() - began
+
     def metrics(self) -> Mapping[str, float]:
         """See ``Engine.metrics``."""
         return {**self._floor.metrics(), "kv_cache_bytes": self._cache_bytes}
@@ -82,7 +89,7 @@ class LocalEngine:
     def open(self, options: SpeakOptions, listener: Listener, gone: Callable[[], None] | None = None) -> LocalSession:
         """See ``Engine.open``. ``gone`` is called on the engine's thread when the session holds nothing any more."""
         self._check(options)  # raises for bad options, in the caller's thread
-        if self._closing or not self._room.acquire(blocking=False):
+        if not self.ready or not self._room.acquire(blocking=False):
             self.post(self._floor.count_refusal)
             raise self._floor.overloaded(self.options.max_queued)
 
@@ -110,7 +117,10 @@ class LocalEngine:
         why: Exception | None = None
         try:
             while not self._closing:
-                self._drain(self._floor.turn())
+                self._turn_began = time.monotonic()
+                wait_s = self._floor.turn()
+                self._turn_began = None
+                self._drain(wait_s)
         except Exception as error:
             log.exception("the engine stopped")
             why = error

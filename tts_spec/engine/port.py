@@ -1,7 +1,7 @@
 """The border between the engine and whoever feeds it: a session takes text and gives events.
 
 Knows no socket and no torch. The service, the Python API and the tests all speak to an engine through these two protocols;
-the implementation runs its torch work on a thread of its own and never blocks a caller.
+the implementations do their work on a thread or in a process of their own and never block a caller.
 """
 
 from __future__ import annotations
@@ -60,13 +60,16 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """Runs sessions. ``listener`` is called on the engine's thread and must not block."""
+    """Runs sessions. ``listener`` is called on a thread of the engine and must not block."""
 
     @property
     def info(self) -> EngineInfo: ...
 
     def open(self, options: SpeakOptions, listener: Listener) -> Session:
-        """Start a session. Raises SpeechError ``unknown_voice``, ``invalid_value`` or ``overloaded``."""
+        """Start a session. Raises SpeechError ``unknown_voice``, ``invalid_value`` or, when no more may even wait, ``overloaded``.
+
+        One that may wait but is not admitted in time hears ``overloaded`` as its only event. Both carry ``retry_after_ms``.
+        """
 
     @property
     def active(self) -> int:
@@ -81,8 +84,9 @@ class Engine(Protocol):
 
         Names are snake case with their unit; those that only grow end in ``_total``. Expected of any engine: ``sessions_active``,
         ``rounds_total``, ``tokens_total``, ``drafted_total`` and ``accepted_total``. An engine that has them also gives
-        ``sessions_queued``, ``batch_size``, ``tau``, ``acceptance``, ``gamma``, ``slack_min_seconds``, ``tokens_per_second``.
+        ``sessions_queued``, ``sessions_parked``, ``sessions_refused_total``, ``load``, ``batch_size``, ``tau``, ``acceptance``, ``gamma``,
+        ``slack_min_seconds``, ``tokens_per_second``, ``kv_cache_bytes``, ``resident_memory_bytes``, ``restarts_total``.
         """
 
     def close(self) -> None:
-        """Cancel all sessions and stop the thread."""
+        """Cancel all sessions and stop."""

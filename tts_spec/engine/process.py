@@ -12,7 +12,6 @@ import multiprocessing
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -76,9 +75,12 @@ class ProcessSession:
 class ProcessEngine:
     """See ``tts_spec.engine.port.Engine``. Listeners are called on a thread that reads the pipe."""
 
-    def __init__(self, setup: EngineSetup, make: Callable[[EngineSetup], Any] = load_engine) -> None:
-        """Returns when the engine is warm. Raises SpeechError ``not_ready`` with what kept it from starting."""
-        self._setup = replace(setup)
+    def __init__(
+        self, setup: EngineSetup, make: Callable[[EngineSetup], Any] = load_engine, hang_s: float = HANG_S
+    ) -> None:
+        """Returns when the engine is warm; ``make`` makes it in its process. Raises SpeechError ``not_ready`` with what kept it from starting."""
+        self._setup = setup
+        self._hang_s = hang_s
         self._make = make
         self._keys = itertools.count()
         self._lock = threading.Lock()  # of the sessions, and of which process they are sent to
@@ -185,7 +187,7 @@ class ProcessEngine:
         sender.start()
         warm = False
         try:
-            while ours.poll(HANG_S if warm else START_WITHIN_S):
+            while ours.poll(self._hang_s if warm else START_WITHIN_S):
                 warm = self._take(*ours.recv()) or warm
             self._failure = "it gave no sign of life"
         except (EOFError, OSError):

@@ -23,6 +23,7 @@ from tts_spec.engine.port import Engine, Event, Session
 from tts_spec.types import Budget, SpeakOptions, SpeechError
 
 BEAT_S = 0.5  # between two signs of life
+STUCK_S = 5.0  # a turn of the engine that takes longer is no sign of life
 SWITCH_S = 0.001  # the engine's thread lets the pipe's have the interpreter after at most so long
 WARM_TEXT = "Ready."
 WARM_TOGETHER = 3  # sessions at once, so that rounds of several are compiled and their cost is known
@@ -77,7 +78,7 @@ def _speak(engine: Engine, sessions: list[SpeakOptions]) -> None:
 def main(
     connection: Connection[Any, Any], setup: EngineSetup, make: Callable[[EngineSetup], Any] = load_engine
 ) -> None:
-    """The process. ``make`` gives an engine whose ``open`` also takes ``gone``, as ``LocalEngine.open`` does."""
+    """The process. ``make`` gives an engine that also has what only ``LocalEngine`` has: ``stuck_s``, and ``gone`` of ``open``."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # meant for whoever drains; we end when told, or when the pipe does
     sys.setswitchinterval(SWITCH_S)
@@ -106,9 +107,9 @@ class _Worker:
         self._send(("ready", self._engine.info))
         beat_at = time.monotonic() + BEAT_S
         while self._engine.ready:
-            if time.monotonic() >= beat_at:
+            if time.monotonic() >= beat_at and self._engine.stuck_s < STUCK_S:
                 self._send(("beat", 0, self._metrics()))
-                beat_at += BEAT_S
+                beat_at = time.monotonic() + BEAT_S
             if not self._connection.poll(BEAT_S):
                 continue
             kind, key, *values = self._connection.recv()
