@@ -78,7 +78,7 @@ class ProcessEngine:
     def __init__(
         self, setup: EngineSetup, make: Callable[[EngineSetup], Any] = load_engine, hang_s: float = HANG_S
     ) -> None:
-        """Returns when the engine is warm; ``make`` makes it in its process. Raises SpeechError ``not_ready`` with what kept it from starting."""
+        """Returns when the engine, which ``make`` makes in the process, is warm. Raises SpeechError ``not_ready`` with what hindered it."""
         self._setup = setup
         self._hang_s = hang_s
         self._make = make
