@@ -226,7 +226,9 @@ def latency(
     url: Annotated[
         str | None, typer.Option(help="A server that runs, http://host:port; default: one is started.")
     ] = None,
-    protocol: Annotated[Literal["native", "openai"], typer.Option(help="What the server speaks.")] = "native",
+    protocol: Annotated[
+        str, typer.Option(help="native, openai or elevenlabs; or several, e.g. native,openai: measured in turn.")
+    ] = "native",
     model: Annotated[str, typer.Option(help="Model named to a server with --protocol openai.")] = "tts-1",
     baseline: Annotated[
         Literal["hibari", "kokoro"] | None, typer.Option(help="A sentence at a time, in this process (extra `train`).")

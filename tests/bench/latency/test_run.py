@@ -211,7 +211,8 @@ def test_options_that_do_not_go_together(fields: dict[str, Any], field: str) -> 
     ("where", "fields", "field"),
     [
         ({"protocol": "grpc"}, {}, "protocol"),
-        ({"protocol": "openai"}, {}, "url"),
+        ({"protocol": "native,native"}, {}, "protocol"),
+        ({"protocol": "native,openai"}, {"settings": ("none", "auto")}, "settings"),
         ({"baseline": "hibari", "url": "http://x"}, {}, "url"),
         ({"baseline": "hibari"}, {"settings": ("none", "auto")}, "settings"),
         ({"protocol": "openai", "url": "http://x"}, {"words_per_s": 20.0}, "words_per_s"),
@@ -237,6 +238,17 @@ def bench(*arguments: str) -> tuple[dict[str, Any], str]:
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return found, result.stderr
+
+
+def test_protocols_are_measured_in_turn(served: str) -> None:
+    found, _ = bench(
+        "--url", served, "--protocol", "elevenlabs,openai,native", "--seconds", "1", "--cancels", "0", "--json"
+    )
+    assert list(found["settings"]) == ["elevenlabs", "openai", "native"]
+    assert found["setting"] == "native"
+    for name, shown in found["settings"].items():
+        assert shown["outcomes"] == {"complete": shown["utterances"]}, (name, shown["errors"])
+        assert shown["first_playable_ms"]["p95"] is not None
 
 
 def test_compare_ends_with_one_json_object(served: str, tmp_path: Path) -> None:

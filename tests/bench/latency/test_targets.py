@@ -20,6 +20,7 @@ from starlette.routing import Route
 from tests.service.client import connect, hear, send, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine
 from tts_spec.bench.latency.baseline import BaselineTarget, speaker
+from tts_spec.bench.latency.elevenlabs import ElevenLabsTarget
 from tts_spec.bench.latency.gauges import Gauges
 from tts_spec.bench.latency.native import NativeTarget
 from tts_spec.bench.latency.openai import OpenAiTarget
@@ -65,6 +66,31 @@ async def test_native_whole_text(fake: FakeEngine) -> None:
     assert utterance.opened_ns < utterance.sent_ns < utterance.arrivals[0].at_ns
     assert len(utterance.gaps_ms()) == len(utterance.arrivals) - 1 > 1
     assert utterance.cancel_ms() is None
+
+
+@asynccontextmanager
+async def elevenlabs(fake: FakeEngine, **options: Any) -> AsyncIterator[ElevenLabsTarget]:
+    async with stream_url(fake, **options) as url:
+        yield ElevenLabsTarget(url.removesuffix("/v1/stream"))
+
+
+async def test_elevenlabs_whole_text_and_by_the_word(fake: FakeEngine) -> None:
+    async with elevenlabs(fake) as target:
+        for request in (Request("Hello there.", seed=5, voice="ben"), Request("one two three four", words_per_s=20)):
+            utterance = await spoken(target, request)
+            assert (utterance.outcome, utterance.error) == (Outcome.COMPLETE, "")
+            assert utterance.playback().audio_ns == fake.sessions[-1].frames * FRAME * SECOND // RATE
+    assert (fake.sessions[0].options.seed, fake.sessions[0].options.voice) == (5, "ben")
+
+
+async def test_elevenlabs_leaving_and_refusal(fake: FakeEngine) -> None:
+    async with elevenlabs(fake) as target:
+        left = await spoken(target, Request(LONG, leave=Leave.DISCONNECT, leave_after_s=0.05))
+        assert left.outcome is Outcome.LEFT
+        assert await asyncio.to_thread(fake.wait_for, lambda: fake.active == 0)
+        fake.refusal = SpeechError("overloaded", "no room")
+        refused = await spoken(target, Request("Hello"))
+    assert (refused.outcome, refused.error) == (Outcome.REFUSED, "system_busy: no room")
 
 
 async def test_native_text_by_the_word(fake: FakeEngine) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from tts_spec.bench.latency.baseline import BaselineTarget, speaker
+from tts_spec.bench.latency.elevenlabs import ElevenLabsTarget
 from tts_spec.bench.latency.gauges import Gauges
 from tts_spec.bench.latency.measure import Measured, measure
 from tts_spec.bench.latency.native import NativeTarget
@@ -26,7 +27,7 @@ from tts_spec.bench.latency.target import Target
 from tts_spec.types import SpeechError
 
 DEFAULT = "default"  # the setting in which nothing is said about the drafter
-PROTOCOLS = ("native", "openai")
+PROTOCOLS = ("native", "openai", "elevenlabs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +35,35 @@ class Where:
     """What to drive: a server at ``url``, or a ``baseline`` in this process, or else a server that we start."""
 
     url: str | None = None  # http://host:port
-    protocol: str = "native"
+    protocol: str = "native"  # or several, parted by commas: measured in turn
     model: str = "tts-1"  # for OpenAI's protocol only
     baseline: str | None = None
     serve_arguments: tuple[str, ...] = ()  # for ``tts-spec serve``
     nice: int = 0  # of this process, once the server runs; it keeps its own priority
 
     def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
+        if not set(self.protocols) <= set(PROTOCOLS) or len(set(self.protocols)) < len(self.protocols):
             raise SpeechError(
-                "invalid_value", f"protocol is {self.protocol!r}; allowed: {', '.join(PROTOCOLS)}", "protocol"
+                "invalid_value",
+                f"protocol is {self.protocol!r}; allowed: different ones of {', '.join(PROTOCOLS)}",
+                "protocol",
             )
-        if self.protocol == "openai" and self.url is None:
-            raise SpeechError("missing_field", "url is missing; it is needed with protocol openai", "url")
         if self.baseline is not None and self.url is not None:
             raise SpeechError("invalid_value", f"url is {self.url!r}; allowed with a baseline: none", "url")
 
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """What is spoken, in turn."""
+        return tuple(self.protocol.split(","))
+
     def check(self, options: LatencyOptions) -> None:
         """Raises SpeechError for options that cannot be measured here."""
-        peer = self.protocol == "openai" or self.baseline is not None
+        peer = self.protocols != ("native",) or self.baseline is not None
         if peer and options.settings != (DEFAULT,):
             raise SpeechError(
                 "invalid_value", "settings are for the native protocol only: drafters are ours", "settings"
             )
-        if self.protocol == "openai" and options.words_per_s is not None:
+        if "openai" in self.protocols and options.words_per_s is not None:
             raise SpeechError(
                 "invalid_value",
                 "words_per_s cannot be had with protocol openai: it takes the text whole",
@@ -72,7 +78,7 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
     target = where.baseline or where.url or "tts-spec serve"
     for name, result in results.items():
         show(
-            target if name == DEFAULT else f"{target}, drafter {name}",
+            target if name == DEFAULT else f"{target}, {name}",
             _load(options, result),
             result.figures,
             result.watch,
@@ -81,7 +87,7 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
     if picture is not None:
         plot({name: result.heard for name, result in results.items()}, picture)
     settings = {name: _json(result) for name, result in results.items()}
-    last = options.settings[-1]
+    last = list(settings)[-1]
     return {
         "bench": "latency",
         "target": target,
@@ -98,40 +104,50 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
 
 
 async def _run(options: LatencyOptions, where: Where, console: Console) -> dict[str, Measured]:
-    async with _target(options, where) as (target, gauges):
-        drafters = await _drafters(options.settings, gauges, console)
-        results: dict[str, Measured] = {}
-        for name in options.settings:
-            console.print(f"measuring {name}", markup=False)
-            results[name] = await measure(target, gauges, options, drafters[name], console)
-        return results
+    """By drafter, or where several protocols are measured, by protocol."""
+    results: dict[str, Measured] = {}
+    async with _server(where) as url:
+        for protocol in where.protocols:
+            async with _target(options, where, protocol, url) as (target, gauges):
+                drafters = await _drafters(options.settings, gauges, console)
+                for setting in options.settings:
+                    name = setting if len(where.protocols) == 1 else protocol
+                    console.print(f"measuring {name}", markup=False)
+                    results[name] = await measure(target, gauges, options, drafters[setting], console)
+    return results
 
 
 @asynccontextmanager
-async def _target(options: LatencyOptions, where: Where) -> AsyncIterator[tuple[Target, Gauges | None]]:
-    if where.baseline is not None:
+async def _server(where: Where) -> AsyncIterator[str | None]:
+    """The address of the server to measure, which runs or is started; None for a baseline."""
+    if where.baseline is not None or where.url is not None:
+        yield where.url
+        return
+    async with serving(where.serve_arguments) as url:
+        os.nice(where.nice)  # only now: the server keeps its priority
+        yield url
+
+
+@asynccontextmanager
+async def _target(
+    options: LatencyOptions, where: Where, protocol: str, url: str | None
+) -> AsyncIterator[tuple[Target, Gauges | None]]:
+    if url is None:
+        assert where.baseline is not None
         speak = await asyncio.to_thread(speaker, where.baseline, options.voice)
         async with _closing(BaselineTarget(speak), None) as pair:
             yield pair
-    elif where.url is not None:
-        async with _connect(where.url, where) as pair:
-            yield pair
-    else:
-        async with serving(where.serve_arguments) as url:
-            os.nice(where.nice)  # only now: the server keeps its priority
-            async with _connect(url, where) as pair:
-                yield pair
-
-
-@asynccontextmanager
-async def _connect(url: str, where: Where) -> AsyncIterator[tuple[Target, Gauges | None]]:
+        return
     gauges = Gauges(url)
+    sockets = url.replace("http", "ws", 1).rstrip("/")
     target: Target
-    if where.protocol == "openai":
-        target = OpenAiTarget(url, where.model)
-    else:
-        stream = url.replace("http", "ws", 1).rstrip("/") + "/v1/stream"
-        target = NativeTarget(stream, gauges.active)
+    match protocol:
+        case "openai":
+            target = OpenAiTarget(url, where.model)
+        case "elevenlabs":
+            target = ElevenLabsTarget(sockets)
+        case _:
+            target = NativeTarget(f"{sockets}/v1/stream", gauges.active)
     async with _closing(target, gauges) as pair:
         yield pair
 
