@@ -1,6 +1,6 @@
 """Packs trained checkpoints into a bundle.
 
-    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTER_CKPT FEATURE_CKPT OUT
+    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTER_CKPT OUT
 
 Caps of phonemes come from the corpus: half as long again as the longest seen, at least 12 frames.
 """
@@ -50,18 +50,17 @@ def bundle(
     codec: Path,
     target: Path,
     drafter: Path,
-    feature: Path,
     out: Path,
-    default_drafter: str = "feature",
-    gamma: int = 4,
+    feature: Path | None = None,
+    default_drafter: str = "model",
+    gamma: int = 8,
     temperature: float = 0.5,
 ) -> None:
-    """Write the bundle."""
+    """Write the bundle. ``feature``: checkpoint of a conditioned drafter, if it shall have one."""
     large = load_target(target)
-    small = {
-        "model": load_drafter(drafter, large, conditioned=False),
-        "feature": load_drafter(feature, large, conditioned=True),
-    }
+    small = {"model": load_drafter(drafter, large, conditioned=False)}
+    if feature is not None:
+        small["feature"] = load_drafter(feature, large, conditioned=True)
     whole = load_codec(codec)
     manifest = Manifest(
         format=FORMAT,
