@@ -141,6 +141,7 @@ class ErrorFrame(_Message):
     message: str
     error: str
     code: int
+    retry_after_ms: int | None = None  # an addition: with system_busy, when there may be room
 
 
 class ContextErrorFrame(ErrorFrame):

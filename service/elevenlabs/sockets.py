@@ -214,7 +214,7 @@ class _Sockets:
     def _last_words(self, error: SpeechError) -> Sequence[Action]:
         self._closed = True
         name, code = _named(error)
-        frame = ErrorFrame(message=error.message, error=name, code=code)
+        frame = ErrorFrame(message=error.message, error=name, code=code, retry_after_ms=error.retry_after_ms)
         outcome = _outcome(error)
         overs = [Over(outcome, context.key) for context in self._contexts.values() if context.opened] or [Over(outcome)]
         cancels = [Cancel(context.key) for context in self._contexts.values() if context.opened]
@@ -263,7 +263,7 @@ class MultiStreamInput(_Sockets):
             return super().fail(error, key)
         del self._contexts[context.name]
         name, code = _named(error)
-        frame = _context_error(context.name, error.message, name, code)
+        frame = _context_error(context.name, error.message, name, code, error.retry_after_ms)
         return [
             Send(frame, context.key),
             Over(_outcome(error), context.key),
@@ -359,5 +359,7 @@ def _outcome(error: SpeechError) -> str:
     return ErrorCode.INVALID_VALUE if error.code == POLICY else ErrorCode.INTERNAL
 
 
-def _context_error(context: str, message: str, name: str, code: int) -> ContextErrorFrame:
-    return ContextErrorFrame(message=message, error=name, code=code, contextId=context)
+def _context_error(
+    context: str, message: str, name: str, code: int, retry_after_ms: int | None = None
+) -> ContextErrorFrame:
+    return ContextErrorFrame(message=message, error=name, code=code, retry_after_ms=retry_after_ms, contextId=context)

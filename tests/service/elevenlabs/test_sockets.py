@@ -176,7 +176,8 @@ def test_e40_voice_settings_may_come_late_if_nothing_was_said(first: dict[str, A
 
 def test_e40_changed_voice_settings_are_an_error_with_the_known_words() -> None:
     actions = feed(single(BOS, {"text": "Hello "}), text="there ", voice_settings={"stability": 0.9})
-    assert said(actions) == [{"message": SETTINGS_CHANGED, "error": "policy_violation", "code": 1008}]
+    (error,) = said(actions)
+    assert (error["message"], error["error"], error["code"]) == (SETTINGS_CHANGED, "policy_violation", 1008)
     assert "Close" in kinds(actions)
 
 
@@ -333,9 +334,9 @@ def test_close_socket_finishes_all_and_closes_after_the_last() -> None:
 def test_one_contexts_failure_is_its_own() -> None:
     machine = multi()
     one, two = (key_of(feed(machine, text="Hello ", context_id=name)) for name in ("a", "b"))
-    actions = machine.fail(SpeechError(ErrorCode.OVERLOADED, "no room"), one)
+    actions = machine.fail(SpeechError(ErrorCode.OVERLOADED, "no room", retry_after_ms=700), one)
     (error,) = said(actions)
-    assert (error["error"], error["context_id"]) == ("system_busy", "a")
+    assert (error["error"], error["context_id"], error["retry_after_ms"]) == ("system_busy", "a", 700)
     assert "Close" not in kinds(actions)
     assert said(machine.event(AUDIO, two))
     assert "Close" in kinds(machine.fail(SpeechError(ErrorCode.UNAUTHORIZED, "who?"), two))
