@@ -49,11 +49,13 @@ def test_drafters_say_the_same(tiny_bundle: Path) -> None:
 @pytest.mark.parametrize(("suffix", "kind"), [(".wav", "WAV"), (".flac", "FLAC"), (".ogg", "OGG"), (".unknown", "WAV")])
 def test_output_and_subtitles(tiny_bundle: Path, tmp_path: Path, suffix: str, kind: str) -> None:
     out, srt = tmp_path / f"a{suffix}", tmp_path / "a.srt"
-    stats = say(tiny_bundle, "Hello there.", "-o", str(out), "--srt", str(srt))
+    vtt = tmp_path / "a.vtt"
+    stats = say(tiny_bundle, "Hello there.", "-o", str(out), "--srt", str(srt), "--vtt", str(vtt))
     info = soundfile.info(io.BytesIO(out.read_bytes()))
     assert (info.format, info.samplerate, info.channels) == (kind, 24_000, 1)
     assert info.frames / 24_000 == pytest.approx(stats["audio_s"])
     assert "Hello there" in srt.read_text()
+    assert vtt.read_text().startswith("WEBVTT")
 
 
 def test_output_to_the_null_device(tiny_bundle: Path) -> None:

@@ -1,6 +1,6 @@
-"""SubRip: numbered, timed, in lines of readable length."""
+"""SubRip and WebVTT: numbered, timed, in lines of readable length."""
 
-from tts_spec.subtitles import to_srt
+from tts_spec.subtitles import to_srt, to_vtt
 from tts_spec.types import Word
 
 
@@ -16,3 +16,11 @@ def test_lines_break_by_length_and_at_silences() -> None:
 
 def test_no_words_no_subtitles() -> None:
     assert to_srt([]) == ""
+
+
+def test_webvtt_has_the_same_lines_and_a_time_for_each_word() -> None:
+    words = [Word("one", 0, 0, 0.0, 0.4), Word("<two>", 0, 0, 0.5, 0.9), Word("three", 0, 0, 2.0, 2.4)]
+    assert to_vtt(words) == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:00.900\none <00:00:00.500>&lt;two&gt;\n\n00:00:02.000 --> 00:00:02.400\nthree\n"
+    )
+    assert to_vtt([]) == "WEBVTT\n"

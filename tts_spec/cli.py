@@ -47,13 +47,14 @@ def say(
         SpeculationMode, typer.Option(help="coupled: the tokens of plain decoding; ratio: only their distribution.")
     ] = "coupled",
     srt: Annotated[Path | None, typer.Option(help="Write SubRip subtitles.")] = None,
+    vtt: Annotated[Path | None, typer.Option(help="Write WebVTT subtitles, every word timed.")] = None,
     bundle: Bundle = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Speak a text."""
-    from tts_spec.subtitles import to_srt
+    from tts_spec.subtitles import to_srt, to_vtt
     from tts_spec.synthesizer import Synthesizer
 
     if (text is None) == (file is None):
@@ -74,8 +75,11 @@ def say(
             speakers.close()
     if output:
         output.write_bytes(_audio_file(chunks, output.suffix))
+    words = [word for chunk in chunks for word in chunk.words]
     if srt:
-        srt.write_text(to_srt([word for chunk in chunks for word in chunk.words]))
+        srt.write_text(to_srt(words), encoding="utf-8")
+    if vtt:
+        vtt.write_text(to_vtt(words), encoding="utf-8")
     stats = chunks[-1].stats
     assert stats is not None
     if as_json:
