@@ -6,6 +6,7 @@ Knows rounds and clocks; prints a table and returns the rows.
 from __future__ import annotations
 
 import statistics
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from models.evaluation.sentences import held_out_sentences
 from tts_spec.engine.plan import plan
 from tts_spec.engine.stream import SpeechStream
+from tts_spec.speculate.round import Draft, StreamState
 from tts_spec.synthesizer import Synthesizer
 from tts_spec.types import SpeakOptions
 
@@ -33,7 +35,36 @@ class _Tally:
     accepted: int = 0
     tried: list[int] = field(default_factory=lambda: [0] * 16)  # by codebook
     taken: list[int] = field(default_factory=lambda: [0] * 16)
+    tried_at: list[int] = field(default_factory=lambda: [0] * 16)  # by place in the line
+    taken_at: list[int] = field(default_factory=lambda: [0] * 16)
+    draft_s: float = 0.0
     hashes: list[str] = field(default_factory=list)
+
+
+class _TimedStream(SpeechStream):
+    """A stream that keeps the seconds its drafter takes."""
+
+    draft_s = 0.0
+
+    def run(self, text: str, tally: _Tally) -> None:
+        """Speak ``text``; where in their lines drafts were right goes into ``tally``."""
+        propose = self._drafter.propose
+
+        def timed(state: StreamState, count: int) -> Draft:
+            started = time.perf_counter()
+            draft = propose(state, count)
+            self.draft_s += time.perf_counter() - started
+            return draft
+
+        self._drafter.propose = timed  # type: ignore[method-assign]
+        self.text(text)
+        self.end()
+        while not self.finished:
+            self.step()
+            if (done := self.take_round()) is not None:
+                for place in range(min(done.drafted, done.accepted + 1)):  # later ones stood behind a wrong one
+                    tally.tried_at[place] += 1
+                    tally.taken_at[place] += place < done.accepted
 
 
 def run(synthesizer: Synthesizer, sentences: int, repeats: int, console: Console) -> dict[str, Any]:
@@ -67,12 +98,10 @@ def run(synthesizer: Synthesizer, sentences: int, repeats: int, console: Console
 def _speak(synthesizer: Synthesizer, text: str, voice: str, drafter: str, seed: int, tally: _Tally) -> float:
     """Speak once; returns the seconds spent in rounds."""
     options = SpeakOptions(voice=voice, drafter=drafter, seed=seed)  # type: ignore[arg-type]
-    stream = SpeechStream(synthesizer.bundle, synthesizer.frontend, plan(synthesizer.bundle.manifest, options))
-    stream.text(text)
-    stream.end()
-    while not stream.finished:
-        stream.step()
+    stream = _TimedStream(synthesizer.bundle, synthesizer.frontend, plan(synthesizer.bundle.manifest, options))
+    stream.run(text, tally)
     stats = stream.stats()
+    tally.draft_s += stream.draft_s
     tally.tokens += stats.tokens
     tally.passes += stats.target_passes
     tally.drafted += stats.drafted
@@ -100,13 +129,29 @@ def _row(name: str, tally: _Tally, plain: _Tally) -> dict[str, Any]:
         "acceptance_by_codebook": [
             round(taken / tried, 3) for tried, taken in zip(tally.tried, tally.taken, strict=True) if tried
         ],
+        "acceptance_by_position": [
+            round(taken / tried, 3) for tried, taken in zip(tally.tried_at, tally.taken_at, strict=True) if tried
+        ],
+        "draft_share": round(tally.draft_s / sum(tally.seconds), 3),
         "rtf": round(tally.work_s / tally.audio_s, 3),
         "first_audio_ms": round(statistics.median(tally.first_audio_ms), 1),
     }
 
 
 def _print(rows: list[dict[str, Any]], console: Console) -> None:
-    table = Table("drafter", "tokens/s", "tau", "ratio", "spread", "acceptance", "by codebook", "RTF", "first audio ms")
+    table = Table(
+        "drafter",
+        "tokens/s",
+        "tau",
+        "ratio",
+        "spread",
+        "acceptance",
+        "by codebook",
+        "by place",
+        "draft",
+        "RTF",
+        "first audio ms",
+    )
     for row in rows:
         table.add_row(
             row["drafter"],
@@ -116,6 +161,8 @@ def _print(rows: list[dict[str, Any]], console: Console) -> None:
             "-".join(f"{ratio:.2f}" for ratio in row["ratio_spread"]),
             "" if row["acceptance"] is None else f"{row['acceptance']:.2f}",
             " ".join(f"{share:.2f}" for share in row["acceptance_by_codebook"]),
+            " ".join(f"{share:.2f}" for share in row["acceptance_by_position"][:6]),
+            f"{row['draft_share']:.0%}",
             f"{row['rtf']:.2f}",
             f"{row['first_audio_ms']:.0f}",
         )
