@@ -17,6 +17,7 @@ from service.streams import Streams
 from tests.service.client import connect, hear, send, speak, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine
 from tests.service.test_document import DOCUMENT
+from tts_spec.engine.local import LocalEngine
 from tts_spec.engine.port import Engine
 from tts_spec.types import SpeechError
 
@@ -83,6 +84,9 @@ async def test_the_engines_numbers_are_exported(engine: Engine) -> None:
     assert found["tts_engine_tokens_total"] == stats["tokens"]
     assert found["tts_engine_rounds_total"] == stats["target_passes"]
     assert set(engine.metrics()) <= set(ENGINE_HELP)
+    knows_when = isinstance(engine, LocalEngine)  # the sine engine does not say when it made a chunk
+    assert (found["tts_chunk_overhead_seconds_count"] > 0) == knows_when
+    assert found["tts_chunk_overhead_seconds_sum"] < 60
 
 
 async def test_e36_the_real_engine_counts_the_cancelled_too(engine: Engine) -> None:
