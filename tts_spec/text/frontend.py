@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tts_spec.text import g2p
-from tts_spec.text.markup import TAG
+from tts_spec.text.markup import TAG, Segment
 from tts_spec.text.normalize import normalize
 from tts_spec.text.phonemes import PUNCTUATION, Phoneme, SourceWord, Utterance
 from tts_spec.text.prepass import prepare
@@ -45,7 +45,7 @@ class Frontend:
         prepared = prepare(clause_text)
         symbols: list[_Symbol] = []
         for segment in prepared.segments:
-            spoken = _segment_symbols(segment.text, british)
+            spoken = _given_symbols(segment) if segment.phonemes else _segment_symbols(segment.text, british)
             if spoken and symbols and symbols[-1][0] != " ":
                 symbols.append((" ", None, 0.0))
             symbols += spoken
@@ -59,6 +59,12 @@ class Frontend:
             words=tuple(SourceWord(clause_text[a:b], a + offset, b + offset) for a, b in words),
             warnings=tuple(replace(w, start=w.start + offset, end=w.end + offset) for w in warnings),
         )
+
+
+def _given_symbols(segment: Segment) -> list[_Symbol]:
+    """The phonemes the caller says, all of the words they stand for."""
+    span = segment.text.span(0, len(segment.text.text))
+    return [(symbol, span if _sounds(symbol) else None, 0.0) for symbol in segment.phonemes]
 
 
 def _segment_symbols(prepared: TrackedText, british: bool) -> list[_Symbol]:

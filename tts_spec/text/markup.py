@@ -1,6 +1,6 @@
-"""Tags in the text: a break becomes a pause, every other tag is taken out with a warning.
+"""Tags in the text: a break becomes a pause, sub and phoneme say how to read what they enclose, others are taken out with a warning.
 
-Knows SSML's break, character entities, and the Markdown that language models write (links, headings); no speech.
+Knows SSML's break, sub and phoneme, character entities, and the Markdown that language models write (links, headings); no speech.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import html
 import re
 from dataclasses import dataclass
 
+from tts_spec.text.pronunciation import PHONEME, SUB, alias_of, phonemes_of
 from tts_spec.text.tracked import TrackedText
 from tts_spec.types import SpeechWarning
 
@@ -33,6 +34,7 @@ class Segment:
 
     text: TrackedText
     pause_s: float  # 0 .. MAX_PAUSE_S
+    phonemes: str = ""  # where the caller says them; the text is then only what they stand for
 
 
 def split_markup(text: str) -> tuple[list[Segment], list[SpeechWarning]]:
@@ -40,8 +42,25 @@ def split_markup(text: str) -> tuple[list[Segment], list[SpeechWarning]]:
     warnings: list[SpeechWarning] = []
     segments: list[Segment] = []
     source = TrackedText(text)
-    begin = 0
+    elements = {match.start(): match for pattern in (SUB, PHONEME) for match in pattern.finditer(text)}
+    begin = understood = 0
     for tag in TAG.finditer(text):
+        if tag.start() < understood:
+            continue
+        if element := elements.get(tag.start()):
+            understood = element.end()
+            if element.re is SUB:
+                continue  # its alias is put in with the rest of the text
+            if symbols := phonemes_of(element):
+                segments.append(Segment(source[begin : tag.start()], 0.0))
+                segments.append(Segment(source[slice(*element.span("inner"))], 0.0, symbols + element.group("mark")))
+                begin = element.end()
+            else:
+                message = (
+                    f"{element.group()[:80]!r} has no English phonemes in IPA or CMU Arpabet and is read as written"
+                )
+                warnings.append(_warning("invalid_phonemes", message, tag))
+            continue
         pause = _pause(tag.group()) if _BREAK.match(tag.group()) else None
         if pause is None:
             warnings.append(_warning("ssml_stripped", f"the tag {tag.group()!r} is not spoken", tag))
@@ -52,7 +71,7 @@ def split_markup(text: str) -> tuple[list[Segment], list[SpeechWarning]]:
         segments.append(Segment(source[begin : tag.start()], min(pause, MAX_PAUSE_S)))
         begin = tag.end()
     segments.append(Segment(source[begin:], 0.0))
-    return [Segment(_plain(s.text, warnings), s.pause_s) for s in segments], warnings
+    return [s if s.phonemes else Segment(_plain(s.text, warnings), s.pause_s) for s in segments], warnings
 
 
 def _pause(tag: str) -> float | None:
@@ -74,7 +93,7 @@ def _plain(text: TrackedText, warnings: list[SpeechWarning]) -> TrackedText:
         )
         return [(match.string[i], i, i + 1) for i in range(*match.span(1))]
 
-    source = text = text.sub(TAG, " ")
+    source = text = text.sub(SUB, alias_of).sub(TAG, " ")
     text = text.sub(_LINK, link).sub(_HEADING, " ")
     return text.sub(_ENTITY, lambda m: html.unescape(m.group()))
 

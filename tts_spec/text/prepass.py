@@ -32,6 +32,9 @@ def prepare(text: str) -> Prepared:
     segments, warnings = split_markup(text)
     prepared: list[Segment] = []
     for segment in segments:
+        if segment.phonemes:
+            prepared.append(segment)
+            continue
         body, dropped = speakable(segment.text)
         body = _without_emoticons(body, dropped)
         if dropped:  # punctuation that followed only what was left out
