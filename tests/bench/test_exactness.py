@@ -23,7 +23,7 @@ from tts_spec.types import SpeakOptions, SpeechError
 
 GAMMAS = (2, 7)
 TEMPERATURES = (0.0, 1.0)
-SETTINGS = len(GAMMAS) * len(TEMPERATURES)  # of the one drafter
+SETTINGS = 2 * len(GAMMAS) * len(TEMPERATURES)  # drafters model and lookahead
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +41,8 @@ def perturb_wide_passes(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
     """Passes of several rows now round unlike those of one: their logits are up to ``size`` off."""
     forward = LmStream.forward
 
-    def off(self: LmStream, inputs: Sequence[StreamInput], start: int) -> Logits:
-        logits = forward(self, inputs, start)
+    def off(self: LmStream, inputs: Sequence[StreamInput], start: int, *rest: Any, **named: Any) -> Logits:
+        logits = forward(self, inputs, start, *rest, **named)
         if len(inputs) > 1:
             logits += np.random.default_rng(start).uniform(-size, size, logits.shape).astype(np.float32)
         return logits
@@ -62,7 +62,7 @@ def test_the_command_compares_every_setting(tiny_bundle: Path) -> None:
         for gamma in GAMMAS
         for temperature in TEMPERATURES
     }
-    assert "equal 8, unequal 0" in result.stderr
+    assert f"equal {2 * SETTINGS}, unequal 0" in result.stderr
 
 
 def test_it_stops_when_the_time_is_over(tiny: Synthesizer) -> None:

@@ -41,7 +41,7 @@ class SilentStream(SpeechStream):
         self.decisions: tuple[int, ...] = ()
         self.margin: tuple[float, float] | None = None
         self._watched: int | None = None
-        self._epsilon = torch.finfo(bundle.target.tokens.weight.dtype).eps
+        self._epsilon = torch.finfo(self._target.batch.dtype).eps
 
     def run(self, text: str, watched: int | None = None) -> SilentStream:
         """Speak ``text`` to its end, or, if plain, to decision ``watched``: ``margin`` is then (gap of its two best scores, rounding)."""
@@ -136,7 +136,7 @@ def run(synthesizers: dict[str, Synthesizer], n: int, seconds: float | None, con
 
 def _settings(synthesizers: dict[str, Synthesizer]) -> int:
     """Comparisons of one utterance."""
-    drafters = sum(len(each.bundle.manifest.drafters) for each in synthesizers.values())
+    drafters = sum(len(each.bundle.manifest.drafter_names) - 1 for each in synthesizers.values())
     return drafters * len(GAMMAS) * len(TEMPERATURES)
 
 
@@ -149,7 +149,7 @@ def _comparisons(synthesizers: dict[str, Synthesizer], texts: tuple[str, ...]) -
                 options = SpeakOptions(voice=voice, seed=index, temperature=temperature, drafter="none")
                 planned = plan(manifest, options)
                 plain = _stream(synthesizer, planned).run(text)
-                for drafter in manifest.drafters:
+                for drafter in manifest.drafter_names[1:]:
                     for gamma in GAMMAS:
                         other = dataclasses.replace(planned, drafter=drafter, gamma=gamma)
                         comparison = Comparison(dtype, drafter, gamma, temperature, index, voice, equal=True)
