@@ -79,10 +79,27 @@ def test_expected_tokens_follow_the_acceptance_by_place() -> None:
         accepted = 0
         while accepted < 7 and rng.random() < 0.7:
             accepted += 1
-        acceptance.observe(7, accepted)
+        acceptance.observe(7, accepted, 7)
     expected = sum(0.7**i for i in range(8))
     assert acceptance.tokens(7) == pytest.approx(expected, rel=0.05)
     assert acceptance.tokens(0) == 1
+
+
+def test_lines_that_end_early_cost_less_and_bring_less() -> None:
+    """Half of the lines have two drafts, half have six, and every draft is right with 0.8."""
+    acceptance = Acceptance()
+    rng = random.Random(3)
+    drafted, tokens = [], []
+    for _ in range(20_000):
+        drafted.append(rng.choice([2, 6]))
+        accepted = 0
+        while accepted < drafted[-1] and rng.random() < 0.8:
+            accepted += 1
+        tokens.append(1 + accepted)
+        acceptance.observe(drafted[-1], accepted, 7)
+    assert acceptance.drafts(7) == pytest.approx(sum(drafted) / len(drafted), rel=0.05)
+    assert acceptance.tokens(7) == pytest.approx(sum(tokens) / len(tokens), rel=0.05)
+    assert acceptance.drafts(2) == pytest.approx(2, rel=0.01)
 
 
 def test_speculation_shrinks_and_stops_as_the_batch_grows() -> None:
@@ -97,7 +114,7 @@ def test_speculation_shrinks_and_stops_as_the_batch_grows() -> None:
 def test_useless_drafts_turn_speculation_off() -> None:
     acceptance = Acceptance()
     for _ in range(500):
-        acceptance.observe(4, 0)
+        acceptance.observe(4, 0, 4)
     assert best_gamma(1, 15, LinearCost(0.002, 0.0001), LinearCost(0.0005, 0), acceptance) == 0
 
 

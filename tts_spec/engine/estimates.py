@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class LinearCost:
     """Seconds of a pass as ``base + per_row x rows``, least squares over the passes seen, older ones forgotten bit by bit.
@@ -21,7 +23,7 @@ class LinearCost:
         self._sums = [total * self._keep for total in self._sums]
         self._add(rows, seconds)
 
-    def of(self, rows: int) -> float:
+    def of(self, rows: float) -> float:
         """Expected seconds of a pass of ``rows``."""
         n, r, rr, s, rs = self._sums
         spread = rr - r * r / n
@@ -37,26 +39,41 @@ class LinearCost:
 
 
 class Acceptance:
-    """Chance that a draft is accepted given that those before it were, by its place in the round, running."""
+    """How many drafts a round has and how many are right, by their place in the round, running. A drafter may end its line early."""
 
     def __init__(self, prior: float = 0.5, places: int = 16, memory: int = 400) -> None:
         self._keep = 1 - 1 / memory
-        self._tried = [4.0] * places  # the prior counts as four drafts a place
-        self._taken = [4.0 * prior] * places
+        # Given that those before were: drafted and right; and drafted. The prior counts as four drafts a place.
+        self._right = [(4.0 * prior, 4.0)] * places
+        self._drafted = [(4.0, 4.0)] * places
 
-    def observe(self, drafted: int, accepted: int) -> None:
-        """A round compared ``drafted`` drafts, of which the first ``accepted`` were right."""
-        for place in range(min(drafted, accepted + 1)):
-            self._tried[place] = self._tried[place] * self._keep + 1
-            self._taken[place] = self._taken[place] * self._keep + (place < accepted)
+    def observe(self, drafted: int, accepted: int, most: int) -> None:
+        """A round that might have drafted ``most`` compared ``drafted`` drafts, of which the first ``accepted`` were right."""
+        for place in range(min(most, accepted + 1)):
+            self._right[place] = self._moved(self._right[place], place < accepted)
+        for place in range(min(most, drafted + 1)):
+            self._drafted[place] = self._moved(self._drafted[place], place < drafted)
 
     def tokens(self, gamma: int) -> float:
-        """Expected tokens of a round with ``gamma`` drafts, the free one counted (tau)."""
-        total = alive = 1.0
-        for tried, taken in zip(self._tried[:gamma], self._taken[:gamma], strict=True):
-            alive *= taken / tried
-            total += alive
-        return total
+        """Expected tokens of a round with at most ``gamma`` drafts, the free one counted (tau)."""
+        return 1.0 + _reached(self._right[:gamma])
+
+    def drafts(self, gamma: int) -> float:
+        """Expected drafts of a round with at most ``gamma``."""
+        return _reached(self._drafted[:gamma])
+
+    def _moved(self, share: tuple[float, float], hit: bool) -> tuple[float, float]:
+        hits, tries = share
+        return hits * self._keep + hit, tries * self._keep + 1
+
+
+def _reached(shares: Sequence[tuple[float, float]]) -> float:
+    """Expected number of places passed, one after another, each with its share."""
+    total, alive = 0.0, 1.0
+    for hits, tries in shares:
+        alive *= hits / tries
+        total += alive
+    return total
 
 
 class Ratio:

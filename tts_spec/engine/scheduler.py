@@ -77,13 +77,19 @@ def most_frames(slack_s: float, frame_s: float, pace: float) -> int:
 def best_gamma(sessions: int, most: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> int:
     """Drafts a session (0 to ``most``) that give most tokens a second at this batch; the smaller of two alike.
 
-    ``draft`` is the cost of one drafter pass; gamma drafts take gamma passes.
+    ``draft`` is the cost of one drafter pass; a draft takes a pass.
     """
 
     def goodput(gamma: int) -> float:
-        return acceptance.tokens(gamma) / (target.of(sessions * (gamma + 1)) + gamma * draft.of(sessions))
+        return acceptance.tokens(gamma) / round_s(sessions, gamma, target, draft, acceptance)
 
     return max((gamma for gamma in GAMMAS if gamma <= most), key=lambda gamma: (goodput(gamma), -gamma))
+
+
+def round_s(sessions: int, gamma: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> float:
+    """Seconds of the passes of one round of ``sessions``, each with at most ``gamma`` drafts."""
+    drafts = acceptance.drafts(gamma)
+    return target.of(sessions * (drafts + 1)) + drafts * draft.of(sessions)
 
 
 def load(
@@ -104,4 +110,4 @@ def load(
     if not sessions:
         return 0.0
     rounds_per_s = tokens_per_s / acceptance.tokens(gamma)
-    return rounds_per_s * (target.of(sessions * (gamma + 1)) + gamma * draft.of(sessions)) + sessions * codec_share
+    return rounds_per_s * round_s(sessions, gamma, target, draft, acceptance) + sessions * codec_share
