@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_spec.engine.admission import Stay, keeps_budgets
-from tts_spec.engine.scheduler import RAMP, SIZES, most_frames
+from tts_spec.engine.scheduler import RAMP, SIZES, Standing, decode_now, most_frames
 
 
 class Linear:
@@ -58,29 +58,44 @@ def test_when_to_ask_again_follows_how_long_sessions_stay() -> None:
 
 
 def test_a_chunk_may_grow_with_slack_and_shrinks_with_load() -> None:
-    assert most_frames(-1.0, 0.025, 0.5) == 1
-    sizes = [most_frames(slack / 100, 0.025, 0.5) for slack in range(0, 300)]
+    sizes = [most_frames(slack / 100, 1.0, 0.025, 0.5) for slack in range(1, 300)]
     assert sizes == sorted(sizes)
-    assert set(sizes) == set(SIZES)
-    assert most_frames(0.15, 0.025, 0.2) > most_frames(0.15, 0.025, 0.9)
+    assert set(sizes) == set(SIZES) - {1}
+    assert most_frames(0.15, 1.0, 0.025, 0.2) > most_frames(0.15, 1.0, 0.025, 0.9)
+    assert most_frames(-1.0, 1.0, 0.025, 0.5) > most_frames(
+        0.001, 1.0, 0.025, 0.5
+    )  # too late already: catch up with less work
 
 
-@given(st.floats(0, 3), st.floats(0.01, 1.0))
+@given(st.floats(0.001, 3), st.floats(0.01, 1.0))
 def test_c19_every_chunk_is_there_before_the_last_has_played(slack_s: float, pace: float) -> None:
-    """From one frame on, a chunk of what is chosen takes less time than there is audio for; only a single frame may not."""
-    frames = most_frames(slack_s, 0.025, pace)
-    assert frames == 1 or frames * 0.025 * pace < slack_s
+    """A chunk takes less time than there is audio for; only the smallest may not."""
+    for played_s, least in ((0.1, 1), (1.0, 2)):
+        frames = most_frames(slack_s, played_s, 0.025, pace)
+        assert frames == least or frames * 0.025 * pace < slack_s
 
 
-@pytest.mark.parametrize("pace", [0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("pace", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_c19_the_ramp_has_no_gap_from_the_first_frame_on(pace: float) -> None:
     lead = 0.025  # one frame was just given
-    sizes = []
-    for count in range(100):
-        frames = min(most_frames(lead, 0.025, pace), RAMP[min(count, len(RAMP) - 1)])
+    sizes = [1]
+    for count in range(1, 100):
+        frames = min(most_frames(lead, sum(sizes) * 0.025, 0.025, pace), RAMP[min(count, len(RAMP) - 1)])
         sizes.append(frames)
         lead -= frames * 0.025 * pace
         assert lead >= 0
         lead += frames * 0.025
     assert max(sizes) == RAMP[-1]
-    assert pace > 0.6 or sizes[: len(RAMP)] == list(RAMP)
+    assert pace > 0.5 or sizes[: len(RAMP)] == list(RAMP)
+
+
+def test_chunks_of_the_comfortable_wait_for_each_other_and_nobody_else() -> None:
+    comfortable, short, new = Standing(1, True, 2.0), Standing(2, True, 0.3), Standing(3, False, 0.1)
+    assert not decode_now([comfortable], 3)
+    assert decode_now([comfortable, comfortable], 2)
+    assert decode_now([comfortable, short], 6)
+    assert decode_now([new], 6)
+    assert decode_now([comfortable], 0)
+    file = Standing(4, True, -9.0, live=False)
+    assert not decode_now([file], 3)
+    assert decode_now([file], 1)

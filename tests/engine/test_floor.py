@@ -39,6 +39,7 @@ class Words:
         self._ended = False
         self.read_chars = 0
         self.most_frames = 0
+        self.holding = False
         self._chunks = 0
         self.gamma = 0
         self.plan = None
@@ -73,6 +74,14 @@ class Words:
             self._frames += len(words + space)
 
     @property
+    def _wanted(self) -> int:
+        return min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames)
+
+    @property
+    def due(self) -> bool:
+        return self._made + 1 >= self._wanted
+
+    @property
     def ready(self) -> bool:
         return not self.finished and (self._frames > 0 or self._ended)
 
@@ -82,7 +91,7 @@ class Words:
             self._frames -= 1
             self._made += 1
         self.finished = self._ended and not self._frames
-        if self._made < min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames) and self._frames:
+        if (self.holding or self._made < self._wanted) and self._frames:
             return None
         pcm = np.zeros(round(self._made * FRAME_S * RATE), np.float32)
         self._made = 0

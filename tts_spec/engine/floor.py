@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tts_spec.engine.admission import Stay, keeps_budgets
 from tts_spec.engine.governor import Governor
 from tts_spec.engine.local_session import LocalSession
 from tts_spec.engine.options import EngineOptions
-from tts_spec.engine.scheduler import most_frames, next_batch
+from tts_spec.engine.scheduler import decode_now, most_frames, next_batch
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.engine.together import together
 from tts_spec.types import SpeakOptions, SpeechError
@@ -180,13 +180,30 @@ class Floor:
         if slacks and not batch:
             due.append(now + min(slacks) - self.options.scheduler.look_ahead_s)
         self._load = self.governor.load(len(slacks))
-        pace = self.governor.load(len(able))
+        self._set(batch, now)
+        return batch
+
+    def _set(self, batch: Sequence[LocalSession], now: float) -> None:
+        """How many drafts each stream of ``batch`` makes, and the size of its chunk."""
+        pace = self.governor.load(len(batch))
+        due, sizes = [], []
         for session in batch:
             assert session.stream is not None
             session.stream.gamma = self.governor.gamma(session.options, session.stream.plan, len(batch))
             heard = session.heard_at is not None
-            session.stream.most_frames = most_frames(session.slack(now), self._frame_s, pace) if heard else 1
-        return batch
+            most = most_frames(session.slack(now), session.audio_s, self._frame_s, pace) if heard else 1
+            session.stream.most_frames = most
+            if session.stream.due:
+                due.append(session.standing(now))
+                if heard:
+                    sizes.append(most)
+        now_is_good = decode_now(due, len(batch) - len(due))
+        for session in batch:
+            assert session.stream is not None
+            session.stream.holding = not now_is_good
+            session.stream.most_frames = min(
+                [session.stream.most_frames, *sizes]
+            )  # chunks of one size are decoded together
 
     def _round(self, batch: list[LocalSession]) -> None:
         """One step of every session of ``batch``."""

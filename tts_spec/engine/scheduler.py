@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from tts_spec.engine.estimates import Acceptance, LinearCost
 
 SIZES = (1, 2, 4, 8, 12)  # frames of a chunk
-RAMP = (1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8, 12)  # of the first, the second and so on: no gap up to 0.6 of real time
+RAMP = (1, 1, 1, 2, 2, 2, 4, 4, 8, 8, 12)  # of the first, the second and so on: no gap up to 0.7 of real time
+YOUNG_S = 0.3  # a playback shorter than this has chunks of one frame if need be; later they cost the codec too much
+LATE = 4  # frames of a chunk when it is too late anyway
+HOLD_S = 0.5  # with so much slack a chunk waits until others have one, too: the codec decodes them together
 MARGIN = 1.5  # a chunk may take this much longer than expected without a gap
 GAMMAS = (0, 1, 2, 3, 4, 5, 7, 9, 11, 15)
 
@@ -61,17 +64,27 @@ def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list
     return [each.key for each in hungry[: options.max_batch]]
 
 
-def most_frames(slack_s: float, frame_s: float, pace: float) -> int:
-    """The largest chunk that is there well before ``slack_s`` of buffered audio has played; one frame at least.
+def most_frames(slack_s: float, played_s: float, frame_s: float, pace: float) -> int:
+    """The largest chunk that is there well before ``slack_s`` of buffered audio has played, within bounds.
 
     Where there is time the chunks of a stream follow RAMP, whatever the load, so that its audio is cut, and rounded, always alike.
 
     Args:
+        played_s: audio of this playback so far.
         frame_s: audio of a frame.
         pace: seconds that a second of its audio takes now, everybody's work in it.
     """
+    if slack_s <= 0:
+        return LATE
     most = slack_s / (frame_s * max(pace, 1e-3) * MARGIN)
-    return max((frames for frames in SIZES if frames <= most), default=1)
+    least = 1 if played_s < YOUNG_S else 2
+    return max([least, *(frames for frames in SIZES if frames <= most)])
+
+
+def decode_now(due: Sequence[Standing], others: int) -> bool:
+    """Whether the chunks that are ``due`` are decoded, or wait until the ``others`` of the round have theirs."""
+    pressing = any(each.live and (not each.heard or each.slack_s < HOLD_S) for each in due)
+    return pressing or len(due) >= others
 
 
 def best_gamma(sessions: int, most: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> int:

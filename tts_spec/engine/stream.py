@@ -52,6 +52,7 @@ class SpeechStream:
         self.plan = plan
         self.gamma = plan.gamma  # drafts of the next round; the engine may lower it
         self.most_frames = RAMP[-1]  # of the next chunk, if RAMP has more; the engine lowers it where there is no time
+        self.holding = False  # set by the engine: a chunk that is due waits for those of others
         self._clock = clock
         self._opened = clock()
         config = bundle.target.config
@@ -224,17 +225,28 @@ class SpeechStream:
             for model in self._models:
                 model.forget(state.phoneme // FORGET_EVERY * FORGET_EVERY)
 
+    @property
+    def due(self) -> bool:
+        """Whether a chunk is complete, or will be with the next frame."""
+        return len(self._undecoded) + 1 >= self._wanted
+
+    @property
+    def _wanted(self) -> int:
+        return min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames)
+
     def _render(self, *, everything: bool) -> Pcm:
-        """Audio of the frames that are due: a chunk's worth, or all of them."""
-        wanted = min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames)
-        if not self._undecoded or (len(self._undecoded) < wanted and not everything):
+        """Audio of the frames that are due: a chunk, no more, so that streams with a chunk of one size are decoded together; or all."""
+        count = len(self._undecoded)
+        if not count or ((self.holding or count < self._wanted) and not everything):
             return np.zeros(0, np.float32)
+        room = count if everything else self._wanted
         parts: list[Pcm] = []
-        while self._undecoded:
+        while room:
             frames: list[Frame] = []
             silence: Silence | None = None
-            while self._undecoded and silence is None:
+            while room and silence is None:
                 item = self._undecoded.popleft()
+                room -= 1
                 if isinstance(item, float):
                     silence = item
                 else:
