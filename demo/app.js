@@ -40,7 +40,7 @@ class Talk {
 
   open() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    this.socket = new WebSocket(`${scheme}//${location.host}/v1/stream`);
+    this.socket = new WebSocket(`${scheme}//${location.host}/v1/stream${location.search}`);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => this.ask();
     this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.told(JSON.parse(data)) : this.given(data));
@@ -223,7 +223,7 @@ function typed() {
 async function loadVoices() {
   const select = $("voice");
   try {
-    const { voices, default: first } = await (await fetch("/v1/voices")).json();
+    const { voices, default: first } = await (await fetch(`/v1/voices${location.search}`)).json();
     select.replaceChildren(
       ...voices.map(({ name, language }) => new Option(`${name} (${language})`, name, name === first, name === first)),
     );

@@ -25,7 +25,8 @@ from service.options import ServerOptions
 from service.server import running
 from tests.audio.test_encoder import decode
 from tts_spec.audio.formats import AudioFormat
-from tts_spec.synthesizer import Synthesizer
+from tts_spec.engine.process import ProcessEngine
+from tts_spec.engine.worker import EngineSetup
 from tts_spec.types import Pcm
 
 HERE = Path(__file__).parent
@@ -60,14 +61,12 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         str(folder / "server.pem")
     )
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))
-    synthesizer = Synthesizer.load()
-    synthesizer.speak("Ready.")
+    engine = ProcessEngine(EngineSetup())  # as `tts-spec serve` has it
     started, stop = threading.Event(), asyncio.Event()
     found: list[Servers] = []
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        engine = synthesizer.engine()
         plain = ServerOptions(port=0, wyoming_port=0, drain_s=1.0)
         secret = ServerOptions(port=0, drain_s=1.0, tls_certificate=str(folder / "server.pem"))
         async with running(engine, plain) as url, running(engine, secret) as tls_url:
@@ -83,7 +82,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     loop.call_soon_threadsafe(stop.set)
     thread.join()
     loop.close()
-    synthesizer.close()
+    engine.close()
 
 
 Run = Callable[..., dict[str, Any]]

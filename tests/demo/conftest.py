@@ -96,13 +96,14 @@ async def open_demo(browser: Browser, engine: FakeEngine, **options: Any) -> Asy
     """The page of a fresh server, with the ear attached. An error on its console fails the test."""
     context = options.pop("context", {})
     allowed = options.pop("allowed_errors", "no error")
+    query = options.pop("query", "")
     async with AsyncExitStack() as server:
         stream = await server.enter_async_context(stream_url(engine, **options))
         page = await browser.new_page(**context)
         troubles: list[str] = []
         page.on("console", lambda line: troubles.append(line.text) if line.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        await page.goto(stream.replace("ws", "http", 1).removesuffix("/v1/stream"))
+        await page.goto(stream.replace("ws", "http", 1).removesuffix("/v1/stream") + query)
         demo = Demo(page, stream, server)
         await demo.until('!document.querySelector("#voice").disabled')
         await demo.listen()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from service.keys import ApiKey
 from tests.demo.conftest import open_demo
 from tests.service.client import connect, hear, send
 from tests.service.fake_engine import FRAME, RATE, FakeEngine, pitch
@@ -31,6 +32,12 @@ async def test_a7_samples_arrive_in_the_worklet_and_sound(browser: Browser, fake
         assert first_audio is not None
         assert re.fullmatch(r"\d+ms", first_audio)
         assert await demo.page.text_content("#tau") == "2.00"
+
+
+async def test_a_key_in_the_pages_address_opens_the_server(browser: Browser, fake: FakeEngine) -> None:
+    async with open_demo(browser, fake, api_keys=(ApiKey.of("a", "secret"),), query="/?api_key=secret") as demo:
+        await demo.speak("Hello.")
+        await demo.status("Spoke")
 
 
 async def test_words_are_marked_on_the_audio_clock(browser: Browser, fake: FakeEngine) -> None:
