@@ -133,6 +133,20 @@ def test_flush_is_reported_once_its_text_is_spoken(tiny: Synthesizer) -> None:
     assert rest[-1].stats is not None
 
 
+def test_a_flush_is_reported_with_the_audio_of_its_text_though_more_follows(tiny: Synthesizer) -> None:
+    stream = open_stream(tiny, gamma=7)
+    stream.text("Hello.")
+    stream.flush()
+    stream.text("And much more of it follows, all at once, without any pause. " * 2)
+    stream.end()
+    chunks = run(stream)
+    at = next(index for index, chunk in enumerate(chunks) if chunk.flushed)
+    spoken_s = sum(len(chunk.pcm) for chunk in chunks[: at + 1]) / 24_000
+    (hello,) = (word for chunk in chunks for word in chunk.words if word.text == "Hello")
+    assert hello.end_s <= spoken_s < hello.end_s + 1.5
+    assert sum(chunk.flushed for chunk in chunks) == 1
+
+
 def test_a_flush_of_nothing_is_still_reported(tiny: Synthesizer) -> None:
     stream = open_stream(tiny)
     stream.flush()

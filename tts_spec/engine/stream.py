@@ -85,6 +85,8 @@ class SpeechStream:
         self._warnings: list[SpeechWarning] = []
         self._accepted_flags: list[bool] = []
         self._flush_marks: deque[int] = deque()  # phoneme count at each flush not yet passed
+        self._flush_items: deque[int] = deque()  # of those passed and not yet reported: what must be decoded first
+        self._decoded = 0  # frames and silences taken from ``_undecoded``
         self._chunks = 0
         self._tokens = self._passes = self._drafted = self._accepted = self._samples = 0
         self._tried_by_book = [0] * config.codebooks
@@ -167,11 +169,14 @@ class SpeechStream:
             self._commit(done)
         dry = self._waits and not self._passage.has_more
         last = dry and self._passage.ended
+        while self._flush_marks and self._flush_marks[0] <= self._state.script.phoneme:
+            self._flush_marks.popleft()
+            self._flush_items.append(self._decoded + len(self._undecoded))
         pcm = self._render(everything=dry)
         self._work_s += self._clock() - started
         flushed = 0
-        while self._flush_marks and self._flush_marks[0] <= self._state.script.phoneme and not self._undecoded:
-            self._flush_marks.popleft()
+        while self._flush_items and self._flush_items[0] <= self._decoded:
+            self._flush_items.popleft()
             flushed += 1
         if not (len(pcm) or flushed or last or self._warnings):
             return None
@@ -240,6 +245,7 @@ class SpeechStream:
         if not count or ((self.holding or count < self._wanted) and not everything):
             return np.zeros(0, np.float32)
         room = count if everything else self._wanted
+        self._decoded += room
         parts: list[Pcm] = []
         while room:
             frames: list[Frame] = []
