@@ -17,13 +17,13 @@ from tts_spec.types import SpeechError
 
 DEFAULT_FILE = Path("tts-spec.toml")
 KEYS_VARIABLE = "TTS_SPEC_API_KEYS"  # keys in the clear, parted by commas
-SECTIONS = ("server", "keys", "voices")
+SECTIONS = ("server", "keys", "voices", "lexicon")  # the last is the front end's: tts_spec/text/lexicon.py
 
 
 def load_options(file: Path | None, environment: Mapping[str, str], given: Mapping[str, Any]) -> ServerOptions:
     """The settings. ``given``: those of the command line; None there means not given.
 
-    ``file`` None: ``tts-spec.toml`` of the working directory, if there is one. Raises ``SpeechError`` naming what is wrong.
+    ``file`` None: see ``settings_file``. Raises ``SpeechError`` naming what is wrong.
     """
     settings = _read(file) | {name: value for name, value in given.items() if value is not None}
     keys = [key.strip() for key in environment.get(KEYS_VARIABLE, "").split(",")]
@@ -34,10 +34,15 @@ def load_options(file: Path | None, environment: Mapping[str, str], given: Mappi
     return ServerOptions(**settings)
 
 
+def settings_file(file: Path | None) -> Path | None:
+    """``file``, or by default ``tts-spec.toml`` of the working directory if there is one."""
+    return file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+
+
 def _read(file: Path | None) -> dict[str, Any]:
-    if file is None and not DEFAULT_FILE.exists():
+    path = settings_file(file)
+    if path is None:
         return {}
-    path = file or DEFAULT_FILE
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

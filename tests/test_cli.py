@@ -70,6 +70,14 @@ def test_text_from_file_and_from_standard_input(tiny_bundle: Path, tmp_path: Pat
     assert len(hashes) == 1
 
 
+def test_a_lexicon_changes_what_is_said(tiny_bundle: Path, tmp_path: Path) -> None:
+    file = tmp_path / "words.toml"
+    file.write_text('[lexicon]\nhello = "goodbye"\n')
+    read = say(tiny_bundle, "Hello there.", "--lexicon", str(file))
+    assert read["token_hash"] == say(tiny_bundle, "Goodbye there.")["token_hash"]
+    assert read["token_hash"] != say(tiny_bundle, "Hello there.")["token_hash"]
+
+
 def test_h52_nothing_to_say(tiny_bundle: Path, tmp_path: Path) -> None:
     stats = say(tiny_bundle, "...", "-o", str(tmp_path / "a.wav"))
     assert (stats["audio_s"], stats["first_audio_ms"]) == (0, None)

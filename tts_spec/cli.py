@@ -48,6 +48,7 @@ def say(
     ] = "coupled",
     srt: Annotated[Path | None, typer.Option(help="Write SubRip subtitles.")] = None,
     vtt: Annotated[Path | None, typer.Option(help="Write WebVTT subtitles, every word timed.")] = None,
+    lexicon: Annotated[Path | None, typer.Option(help="TOML file whose [lexicon] says how words are read.")] = None,
     bundle: Bundle = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -56,6 +57,7 @@ def say(
     """Speak a text."""
     from tts_spec.subtitles import to_srt, to_vtt
     from tts_spec.synthesizer import Synthesizer
+    from tts_spec.text.lexicon import read_lexicon
 
     if (text is None) == (file is None):
         raise typer.BadParameter("give either a TEXT (or -) or a file with -f")
@@ -64,7 +66,7 @@ def say(
     chunks: list[Chunk] = []
     speakers = _Loudspeaker() if play else None
     try:
-        for chunk in Synthesizer.load(bundle, device, dtype).stream(pieces, options):
+        for chunk in Synthesizer.load(bundle, device, dtype, read_lexicon(lexicon)).stream(pieces, options):
             chunks.append(chunk)
             for warning in chunk.warnings:
                 console.print(f"warning: {warning.message}", style="yellow")
@@ -132,11 +134,12 @@ def serve(
     dtype: Dtype = "auto",
 ) -> None:
     """Serve the demo page and all protocols: native, OpenAI, ElevenLabs, Wyoming. API keys: the file, or TTS_SPEC_API_KEYS."""
-    from service.config import load_options
+    from service.config import load_options, settings_file
     from service.server import serve as serve_engine
     from tts_spec.engine.options import EngineOptions
     from tts_spec.engine.process import ProcessEngine
     from tts_spec.engine.worker import EngineSetup
+    from tts_spec.text.lexicon import read_lexicon
 
     given = {
         "host": host,
@@ -149,7 +152,7 @@ def serve(
     }
     options = load_options(config, os.environ, given)
     limits = EngineOptions(max_sessions=options.max_sessions, max_queued=options.max_sessions)
-    engine = ProcessEngine(EngineSetup(bundle, device, dtype, limits))
+    engine = ProcessEngine(EngineSetup(bundle, device, dtype, limits, read_lexicon(settings_file(config))))
     megabytes = engine.metrics()["kv_cache_bytes"] / 1e6
     console.print(f"KV caches of {limits.max_sessions} sessions: {megabytes:.1f} MB", highlight=False)
     serve_engine(engine, options)

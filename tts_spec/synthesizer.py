@@ -6,7 +6,7 @@ Knows bundles and streams; knows no socket.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,13 @@ class Synthesizer:
         self._engine: LocalEngine | None = None
 
     @classmethod
-    def load(cls, bundle: Path | str | None = None, device: str = "auto", dtype: str = "auto") -> Synthesizer:
+    def load(
+        cls,
+        bundle: Path | str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        lexicon: Mapping[str, str] | None = None,
+    ) -> Synthesizer:
         """Load ``bundle`` (default: the starter voice).
 
         Args:
@@ -44,15 +50,17 @@ class Synthesizer:
             device: ``auto`` (CUDA if there is one), ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: the target's arithmetic: ``auto`` (bfloat16 where the processor has it), ``float32`` or ``bfloat16``.
 
+            lexicon: word -> how it is read, as other words or as IPA between slashes; see ``tts_spec/text/lexicon.py``.
+
         Raises:
-            SpeechError: ``invalid_value`` for device or dtype.
+            SpeechError: ``invalid_value`` for device, dtype or an entry of the lexicon.
             BundleError: the bundle is missing, damaged or of another format.
         """
         chosen = _device(device)
         loaded = load(Path(bundle) if bundle is not None else STARTER, chosen, _dtype(dtype, chosen))
         if loaded.manifest.symbols_sha256 != table_hash():
             raise BundleError("the bundle's weights were trained with another table of phoneme symbols")
-        return cls(loaded, Frontend())
+        return cls(loaded, Frontend(lexicon))
 
     @property
     def sample_rate(self) -> int:

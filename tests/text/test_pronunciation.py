@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text.test_frontend import symbols as joined
 from tts_spec.text.frontend import Frontend
+from tts_spec.text.lexicon import read_lexicon
 from tts_spec.text.pronunciation import from_arpabet, from_ipa
+from tts_spec.types import SpeechError
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +93,48 @@ def test_any_mixture_is_spoken_or_named(parts: list[str]) -> None:
     for word in utterance.words:
         assert text[word.start_char : word.end_char] == word.text
     assert all(phoneme.word is None or phoneme.word < len(utterance.words) for phoneme in utterance.phonemes)
+
+
+LEXICON = {"kubernetes": "koober nettees", "GIF": "/ˈʒɪf/", "tts-spec": "T T S spec"}
+
+
+@pytest.mark.parametrize("text", ["Run Kubernetes now.", "Run kubernetes now.", "KUBERNETES"])
+def test_a_lexicon_reads_a_word_however_it_is_written(text: str) -> None:
+    utterance = Frontend(LEXICON).phonemize(text, 0)
+    said = joined(Frontend().phonemize("koober nettees", 0))
+    assert said[:6] in joined(utterance)
+    assert [word.text for word in utterance.words if "ubernetes" in word.text.lower()] == [
+        text.split()[-2 if " " in text else 0]
+    ]
+
+
+def test_a_lexicon_entry_with_capitals_is_for_itself_only_and_phonemes_are_spoken() -> None:
+    utterance = Frontend(LEXICON).phonemize("A GIF, a gif.", 0)
+    assert joined(utterance).count("ʒˈɪf") == 1
+    assert "ʒˈɪf, " in joined(utterance)
+    assert [word.text for word in utterance.words] == ["A", "GIF", "a", "gif"]
+
+
+def test_a_lexicon_finds_whole_words_outside_tags() -> None:
+    frontend = Frontend(LEXICON)
+    assert "ʒˈɪf" not in joined(frontend.phonemize('GIFs <x-GIF a="GIF"/> and <sub alias="jiff">GIF</sub>.', 0))
+    assert [word.text for word in frontend.phonemize("I use tts-spec.", 0).words] == ["I", "use", "tts-spec"]
+
+
+@pytest.mark.parametrize("entries", [{"a": ""}, {"a": 3}, {"<a>": "b"}, {"...": "b"}, {"a": "/çü/"}])
+def test_bad_entries_are_named(entries: dict[str, str]) -> None:
+    with pytest.raises(SpeechError) as caught:
+        Frontend(entries)
+    assert caught.value.field == "lexicon"
+    assert repr(next(iter(entries))) in caught.value.message
+
+
+def test_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "tts-spec.toml"
+    file.write_text('[server]\nport = 1\n[lexicon]\nGIF = "/ʤɪf/"\n', encoding="utf-8")
+    assert read_lexicon(file) == {"GIF": "/ʤɪf/"}
+    assert read_lexicon(None) == {}
+    for bad in ("[lexicon", "lexicon = 3", "[lexicon]\na = 3"):
+        file.write_text(bad)
+        with pytest.raises(SpeechError):
+            read_lexicon(file)

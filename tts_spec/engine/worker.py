@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,13 +37,14 @@ class EngineSetup:
     device: str = "auto"
     dtype: str = "auto"
     options: EngineOptions = field(default_factory=EngineOptions)
+    lexicon: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_engine(setup: EngineSetup) -> Engine:
     """The engine of ``setup``, warm: every voice's dictionary, every network and rounds of several sessions have been used once."""
     from tts_spec.synthesizer import Synthesizer
 
-    engine = Synthesizer.load(setup.bundle, setup.device, setup.dtype).engine(setup.options)
+    engine = Synthesizer.load(setup.bundle, setup.device, setup.dtype, setup.lexicon).engine(setup.options)
     voices = {voice.language: voice.name for voice in engine.info.voices}
     _speak(engine, [SpeakOptions(voice=name, live=False) for name in voices.values()])
     live = SpeakOptions(

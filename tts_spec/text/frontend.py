@@ -1,17 +1,18 @@
 """Text to phonemes: the one door to the text front end.
 
 Joins the pre-pass, hibari's normalisation and hibari's phonemes, and ties every phoneme to a word of the caller's text.
-Knows no audio and no model. Stateless; safe to call from several threads.
+Knows no audio and no model. Never changes; safe to call from several threads.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tts_spec.text import g2p
+from tts_spec.text.lexicon import Lexicon
 from tts_spec.text.markup import TAG, Segment
 from tts_spec.text.normalize import normalize
 from tts_spec.text.phonemes import PUNCTUATION, Phoneme, SourceWord, Utterance
@@ -35,6 +36,10 @@ _LAST_MARK = re.compile(r"([.!?])[\"'”’»)\]}*_\s]*\Z")
 class Frontend:
     """The English front end; American by default, British spelling-to-sound rules on request."""
 
+    def __init__(self, lexicon: Mapping[str, str] | None = None) -> None:
+        """``lexicon``: word -> reading, see ``lexicon.py``; raises ``SpeechError`` for an entry that cannot be."""
+        self._lexicon = Lexicon(lexicon)
+
     def load(self, british: bool = False) -> None:
         """Read dictionaries and networks of one accent now, so that the first clause does not wait for them."""
         g2p.load(british)
@@ -42,7 +47,7 @@ class Frontend:
     def phonemize(self, clause_text: str, offset: int, british: bool = False) -> Utterance:
         """Phonemes of one clause. ``offset`` is the place of clause_text[0] in everything the caller sent; all offsets
         in the result count from there. Never fails on any text; what is not spoken is named in ``warnings``."""
-        prepared = prepare(clause_text)
+        prepared = prepare(clause_text, self._lexicon)
         symbols: list[_Symbol] = []
         for segment in prepared.segments:
             spoken = _given_symbols(segment) if segment.phonemes else _segment_symbols(segment.text, british)

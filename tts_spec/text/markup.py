@@ -9,6 +9,7 @@ import html
 import re
 from dataclasses import dataclass
 
+from tts_spec.text.lexicon import Lexicon
 from tts_spec.text.pronunciation import PHONEME, SUB, alias_of, phonemes_of
 from tts_spec.text.tracked import TrackedText
 from tts_spec.types import SpeechWarning
@@ -23,6 +24,7 @@ _STRENGTH = re.compile(r"""\bstrength\s*=\s*["']\s*([\w-]+)\s*["']""", re.IGNORE
 # Seconds for SSML's named strengths; the standard leaves the lengths to the processor.
 _STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0}
 
+_MARK = re.compile(r"[.,;:!?…]")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
 _LINK = re.compile(r"!?\[([^\]]+)\]\(([^\)]*)\)")
 _HEADING = re.compile(r"^[ \t]*#{1,6}[ \t]+(?=[A-Z0-9*])", re.MULTILINE)
@@ -37,23 +39,32 @@ class Segment:
     phonemes: str = ""  # where the caller says them; the text is then only what they stand for
 
 
-def split_markup(text: str) -> tuple[list[Segment], list[SpeechWarning]]:
+def split_markup(text: str, lexicon: Lexicon) -> tuple[list[Segment], list[SpeechWarning]]:
     """Text between breaks, in order, and what was taken out. Offsets count in ``text``."""
     warnings: list[SpeechWarning] = []
     segments: list[Segment] = []
     source = TrackedText(text)
     elements = {match.start(): match for pattern in (SUB, PHONEME) for match in pattern.finditer(text)}
+    words = {match.start(): symbols for match, symbols in lexicon.spoken(text)}
     begin = understood = 0
-    for tag in TAG.finditer(text):
+    marks = [*TAG.finditer(text), *(match for match, _ in lexicon.spoken(text))]
+    for tag in sorted(marks, key=lambda mark: mark.start()):
         if tag.start() < understood:
+            continue
+        understood = tag.end()
+        if symbols := words.get(tag.start(), ""):
+            mark = _MARK.match(text, tag.end())
+            segments.append(Segment(source[begin : tag.start()], 0.0))
+            segments.append(Segment(source[slice(*tag.span())], 0.0, symbols + (mark.group() if mark else "")))
+            begin = understood = mark.end() if mark else tag.end()
             continue
         if element := elements.get(tag.start()):
             understood = element.end()
             if element.re is SUB:
                 continue  # its alias is put in with the rest of the text
-            if symbols := phonemes_of(element):
+            if given := phonemes_of(element):
                 segments.append(Segment(source[begin : tag.start()], 0.0))
-                segments.append(Segment(source[slice(*element.span("inner"))], 0.0, symbols + element.group("mark")))
+                segments.append(Segment(source[slice(*element.span("inner"))], 0.0, given + element.group("mark")))
                 begin = element.end()
             else:
                 message = (
@@ -71,7 +82,7 @@ def split_markup(text: str) -> tuple[list[Segment], list[SpeechWarning]]:
         segments.append(Segment(source[begin : tag.start()], min(pause, MAX_PAUSE_S)))
         begin = tag.end()
     segments.append(Segment(source[begin:], 0.0))
-    return [s if s.phonemes else Segment(_plain(s.text, warnings), s.pause_s) for s in segments], warnings
+    return [s if s.phonemes else Segment(_plain(s.text, warnings, lexicon), s.pause_s) for s in segments], warnings
 
 
 def _pause(tag: str) -> float | None:
@@ -83,7 +94,7 @@ def _pause(tag: str) -> float | None:
     return None if re.search(r"\btime\b", tag) else _STRENGTHS["medium"]
 
 
-def _plain(text: TrackedText, warnings: list[SpeechWarning]) -> TrackedText:
+def _plain(text: TrackedText, warnings: list[SpeechWarning], lexicon: Lexicon) -> TrackedText:
     source = text
 
     def link(match: re.Match[str]) -> list[tuple[str, int, int]]:
@@ -95,7 +106,8 @@ def _plain(text: TrackedText, warnings: list[SpeechWarning]) -> TrackedText:
 
     source = text = text.sub(SUB, alias_of).sub(TAG, " ")
     text = text.sub(_LINK, link).sub(_HEADING, " ")
-    return text.sub(_ENTITY, lambda m: html.unescape(m.group()))
+    text = text.sub(_ENTITY, lambda m: html.unescape(m.group()))
+    return text if lexicon.written is None else text.sub(lexicon.written, lexicon.reading)
 
 
 def _warning(code: str, message: str, match: re.Match[str]) -> SpeechWarning:

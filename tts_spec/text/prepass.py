@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tts_spec.text.addresses import read_addresses
 from tts_spec.text.charset import speakable
+from tts_spec.text.lexicon import Lexicon
 from tts_spec.text.markup import MAX_PAUSE_S, Segment, split_markup
 from tts_spec.text.quantities import read_quantities
 from tts_spec.text.tracked import TrackedText
@@ -27,9 +28,9 @@ class Prepared:
     warnings: tuple[SpeechWarning, ...]
 
 
-def prepare(text: str) -> Prepared:
+def prepare(text: str, lexicon: Lexicon) -> Prepared:
     """Never fails; text that cannot be spoken at all gives blank segments and warnings."""
-    segments, warnings = split_markup(text)
+    segments, warnings = split_markup(text, lexicon)
     prepared: list[Segment] = []
     for segment in segments:
         if segment.phonemes:

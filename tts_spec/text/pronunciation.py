@@ -52,6 +52,11 @@ def phonemes_of(match: re.Match[str]) -> str | None:
     text = html.unescape(written.group(1) or written.group(2) or "")
     name = (alphabet.group(1) or alphabet.group(2) or "ipa").lower() if alphabet else "ipa"
     symbols = from_arpabet(text) if "arpabet" in name else from_ipa(text)
+    return english(symbols)
+
+
+def english(symbols: str) -> str | None:
+    """The symbols again if the voices have all of them and there is a vowel, else None."""
     return symbols if any(symbol in _VOWELS for symbol in symbols) and set(symbols) <= _KNOWN else None
 
 
