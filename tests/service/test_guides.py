@@ -60,3 +60,14 @@ def test_every_status_is_listed() -> None:
 def test_elevenlabs_errors_are_listed() -> None:
     for name in (*ERROR_NAMES.values(), POLICY, TOO_MANY, "context_closing"):
         assert f"| `{name}` |" in ELEVENLABS
+
+
+def test_the_container_file_copies_all_that_is_installed() -> None:
+    root = DOCS.parents[1]
+    text = (root / "Containerfile").read_text("utf-8")
+    copied = {name for line in re.findall(r"^COPY (.*)$", text, flags=re.MULTILINE) for name in line.split()[:-1]}
+    packages = {each.name for each in root.iterdir() if (each / "__init__.py").exists() and each.name != "tests"}
+    assert packages | {"demo", "pyproject.toml", "README.md", "LICENSE", "NOTICE"} <= copied
+    assert all((root / name).exists() for name in copied)
+    (command,) = re.findall(r"^CMD (.*)$", text, flags=re.MULTILINE)
+    assert json.loads(command)[:2] == ["tts-spec", "serve"]
