@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,7 @@ from tts_spec.speculate.script import Allowed, Vocabulary
 
 Distribution = npt.NDArray[np.float64]  # [codebook_size + 2]
 
+_NONE_SEEN = np.zeros(0, np.int64)
 HISTORY = 64  # inputs the repetition penalty looks back
 GREEDY_BELOW = (
     1e-4  # a lower temperature is 0: the noise, at most 17 times it, decides nothing, and float32 would overflow
@@ -47,6 +49,64 @@ class SamplingOptions:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: {allowed}")
 
 
+@numba.njit(cache=True, nogil=True)
+def _scores(
+    logits: npt.NDArray[np.float32],
+    audio: bool,
+    advance: bool,
+    end: bool,
+    seen: npt.NDArray[np.int64],
+    penalty: np.float32,
+    temperature: np.float32,
+    top_k: int,
+    top_p: float,
+) -> npt.NDArray[np.float32]:
+    """See ``Sampler.scores``. Compiled: it is called for every draft and every row of a pass. ``temperature`` 0 = greedy."""
+    options, size = len(logits), len(logits) - 2
+    scores = logits.copy()
+    if not audio:
+        scores[:size] = -np.inf
+    if not advance:
+        scores[size] = -np.inf
+    if not end:
+        scores[size + 1] = -np.inf
+    for option in seen:
+        value = scores[option]
+        scores[option] = value / penalty if value > 0 else value * penalty
+    if temperature == 0:
+        return scores
+    for option in range(options):
+        scores[option] /= temperature
+    if 0 < top_k < options:
+        kth = np.partition(scores, options - top_k)[options - top_k]
+        for option in range(options):
+            if scores[option] < kth:
+                scores[option] = -np.inf
+    if top_p < 1.0:
+        falling = np.sort(scores)[::-1].astype(np.float64)
+        weights = np.exp(falling - falling[0])
+        enough, before, last = top_p * weights.sum(), 0.0, 0  # ``before``: mass of the strictly better ones
+        while last < options and before < enough:
+            before += weights[last]
+            last += 1
+        for option in range(options):
+            if scores[option] < falling[last - 1]:
+                scores[option] = -np.inf
+    return scores
+
+
+@numba.njit(cache=True, nogil=True)
+def _best(scores: npt.NDArray[np.float32]) -> tuple[int, float]:
+    """(index of the greatest, the first of equals; how far it lies above the next one)."""
+    best, second = 0, -np.inf
+    for option in range(1, len(scores)):
+        if scores[option] > scores[best]:
+            second, best = scores[best], option
+        elif scores[option] > second:
+            second = scores[option]
+    return best, scores[best] - second
+
+
 class Sampler:
     """Sampling of one stream. ``choose`` depends on its arguments, the options and the stream's key alone."""
 
@@ -55,39 +115,21 @@ class Sampler:
         self.vocabulary = vocabulary
         self._noise = GumbelNoise(seed, stream, vocabulary.codebook_size + 2)
         self.uniform = UniformNoise(seed, stream)
+        self._filters = (
+            np.float32(options.repetition_penalty),
+            np.float32(options.temperature if options.temperature >= GREEDY_BELOW else 0.0),
+            options.top_k,
+            options.top_p,
+        )
 
     def scores(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
     ) -> npt.NDArray[np.float32]:
         """Deployed log-probabilities up to a constant, float32 [codebook_size + 2]; -inf = cannot be chosen (temperature above 0)."""
-        options, size = self.options, self.vocabulary.codebook_size
-        scores = logits.copy()
-        if not allowed.audio:
-            scores[:size] = -np.inf
-        if not allowed.advance:
-            scores[size] = -np.inf
-        if not allowed.end:
-            scores[size + 1] = -np.inf
-        if options.repetition_penalty != 1.0:
-            first = history[-1].due * size
-            tokens = {item.token for item in history[-HISTORY:]}
-            seen = sorted(token - first for token in tokens if first <= token < first + size)
-            if seen:
-                values = scores[seen]
-                factor = np.float32(options.repetition_penalty)
-                scores[seen] = np.where(values > 0, values / factor, values * factor)
-        if options.temperature < GREEDY_BELOW:
-            return scores
-        scores /= np.float32(options.temperature)
-        if 0 < options.top_k < len(scores):
-            kth = np.partition(scores, -options.top_k)[-options.top_k]
-            scores[scores < kth] = -np.inf
-        if options.top_p < 1.0:
-            falling = np.sort(scores)[::-1]
-            weights = np.exp((falling - falling[0]).astype(np.float64))
-            before = np.cumsum(weights) - weights  # mass of the strictly better ones
-            last = int((before < options.top_p * weights.sum()).sum()) - 1
-            scores[scores < falling[last]] = -np.inf
+        penalty, temperature, top_k, top_p = self._filters
+        scores: npt.NDArray[np.float32] = _scores(
+            logits, allowed.audio, allowed.advance, allowed.end, self._seen(history), penalty, temperature, top_k, top_p
+        )
         return scores
 
     def noisy(
@@ -111,18 +153,23 @@ class Sampler:
                 The penalty counts the codec tokens among the last ``HISTORY``.
             position: index of the decision in the stream; keys the noise.
         """
-        best = int(self.noisy(logits, allowed, history, position).argmax())
-        return self.vocabulary.decision(best, history[-1].due)
+        return self.choose_surely(logits, allowed, history, position)[0]
 
     def choose_surely(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
     ) -> tuple[int, float]:
         """``choose``, and by how much the best score, noise included, lies above the second: how sure the decision is."""
-        scores = self.noisy(logits, allowed, history, position)
-        best = int(scores.argmax())
-        top = float(scores[best])
-        scores[best] = -np.inf
-        return self.vocabulary.decision(best, history[-1].due), top - float(scores.max())
+        best, margin = _best(self.noisy(logits, allowed, history, position))
+        return self.vocabulary.decision(best, history[-1].due), margin
+
+    def _seen(self, history: Sequence[StreamInput]) -> npt.NDArray[np.int64]:
+        """Options of the codebook due that the penalty falls on."""
+        if self.options.repetition_penalty == 1.0:
+            return _NONE_SEEN
+        size = self.vocabulary.codebook_size
+        first = history[-1].due * size
+        tokens = {item.token for item in history[-HISTORY:]}
+        return np.array([token - first for token in tokens if first <= token < first + size], np.int64)
 
     def distribution(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
