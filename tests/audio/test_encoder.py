@@ -21,6 +21,10 @@ SOURCE_RATE = 24_000
 CODECS: tuple[Codec, ...] = ("pcm_s16le", "pcm_f32le", "ulaw", "alaw", "wav", "mp3", "opus", "aac", "flac")
 RAW = {"pcm_s16le": "s16le", "pcm_f32le": "f32le", "ulaw": "mulaw", "alaw": "alaw"}
 EVERY = [AudioFormat(codec, rate) for codec in CODECS for rate in AudioFormat(codec, 8_000).rates]
+# The bit rates of a well-known service, and the ends of the range.
+EVERY += [AudioFormat("mp3", 44_100, 1000 * kbits) for kbits in (32, 96, 128, 192, 320)]
+EVERY += [AudioFormat("mp3", 22_050, 32_000), AudioFormat("mp3", 24_000, 48_000), AudioFormat("aac", 24_000, 320_000)]
+EVERY += [AudioFormat("opus", 48_000, 1000 * kbits) for kbits in (32, 96, 128, 192, 256)]
 FRAME = {"mp3": 1152, "aac": 1024}  # samples by which the length may be rounded up
 
 
@@ -53,7 +57,7 @@ def decode(audio_format: AudioFormat, data: bytes) -> tuple[Pcm, int]:
     return np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames]), rate
 
 
-@pytest.mark.parametrize("audio_format", EVERY, ids=lambda each: f"{each.codec}-{each.rate}")
+@pytest.mark.parametrize("audio_format", EVERY, ids=lambda each: f"{each.codec}-{each.rate}-{each.bitrate}")
 def test_b10_b11_b12_g48_decoded_again_it_is_the_same_sound_and_none_is_missing(audio_format: AudioFormat) -> None:
     """Complaints B10 to B12 (last words lost) and G48 (players cannot read it)."""
     pcm = voice_like(1.237)

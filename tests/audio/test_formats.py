@@ -17,8 +17,9 @@ from tts_spec.types import SpeechError
         ({"rate": 11_025}, "sample_rate", ["11025", "8000, 16000, 22050"]),
         ({"codec": "ulaw"}, "sample_rate", ["24000", "allowed: 8000"]),
         ({"codec": "opus", "rate": 44_100}, "sample_rate", ["44100", "24000, 48000"]),
-        ({"bitrate": 64_000}, "bitrate", ["64000", "mp3, opus, aac"]),
-        ({"codec": "mp3", "bitrate": 1}, "bitrate", ["1;", "8000 to 320000"]),
+        ({"bitrate": 64_000}, "bitrate", ["64000", "for mp3", "for opus"]),
+        ({"codec": "mp3", "bitrate": 1}, "bitrate", ["1;", "8000 to 320000 for mp3"]),
+        ({"codec": "opus", "bitrate": 320_000}, "bitrate", ["320000;", "8000 to 256000 for opus"]),
     ],
 )
 def test_bad_values_are_named(fields: dict[str, Any], field: str, parts: list[str]) -> None:

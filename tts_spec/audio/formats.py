@@ -26,8 +26,9 @@ _MEDIA_TYPES: dict[Codec, str] = {
     "aac": "audio/aac",
     "flac": "audio/flac",
 }
-# Bits a second for speech of one channel, where the caller names none.
+# Bits a second: for speech of one channel, where the caller names none; and the most there is.
 _BITRATES: dict[Codec, int] = {"mp3": 64_000, "opus": 48_000, "aac": 64_000}
+_MOST_BITS: dict[Codec, int] = {"mp3": 320_000, "opus": 256_000, "aac": 320_000}
 SAMPLE_BYTES: dict[Codec, int] = {"pcm_s16le": 2, "pcm_f32le": 4, "ulaw": 1, "alaw": 1, "wav": 2}
 
 
@@ -44,8 +45,10 @@ class AudioFormat:
             raise _bad("format", self.codec, ", ".join(get_args(Codec)))
         if self.rate not in self.rates:
             raise _bad("sample_rate", self.rate, ", ".join(map(str, self.rates)))
-        if self.bitrate is not None and (self.codec not in _BITRATES or not 8_000 <= self.bitrate <= 320_000):
-            raise _bad("bitrate", self.bitrate, f"8000 to 320000, for {', '.join(_BITRATES)}")
+        if self.bitrate is not None and not 8_000 <= self.bitrate <= _MOST_BITS.get(self.codec, 0):
+            raise _bad(
+                "bitrate", self.bitrate, ", ".join(f"8000 to {most} for {codec}" for codec, most in _MOST_BITS.items())
+            )
 
     @property
     def rates(self) -> tuple[int, ...]:
