@@ -22,7 +22,7 @@ def taught(tiny: Synthesizer, drafter: str, chance: int, rest_s: float = 0.0005)
         sessions, gamma = n % 8 + 1, 3
         rows = sessions * (gamma + 1)
         governor.observe_pass(PassRecord("target", sessions, rows, 0.001 + 0.0002 * rows))
-        done = SimpleNamespace(drafted=gamma, accepted=chance, decisions=[0] * (chance + 1))
+        done = SimpleNamespace(drafted=gamma, longest=gamma, accepted=chance, decisions=[0] * (chance + 1))
         streams = [
             cast(
                 Any,

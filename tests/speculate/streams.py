@@ -247,7 +247,9 @@ class TreeDrafter:
     def __init__(self, script: Script, sampler: Sampler, small: LmStream) -> None:
         self._script = script
         self._rng = random.Random(8)
-        self._small = ModelDrafter(small, script, sampler)
+        self._small = ModelDrafter(
+            small, script, sampler, likely_enough=0.0
+        )  # such a line fills what is asked for: no rivals
 
     def propose(self, state: StreamState, count: int) -> Draft:
         good = self._small.propose(state, count // 2).decisions

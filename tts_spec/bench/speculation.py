@@ -62,7 +62,7 @@ class _TimedStream(SpeechStream):
         while not self.finished:
             self.step()
             if (done := self.take_round()) is not None:
-                for place in range(min(done.drafted, done.accepted + 1)):  # later ones stood behind a wrong one
+                for place in range(min(done.longest, done.accepted + 1)):  # later ones stood behind a wrong one
                     tally.tried_at[place] += 1
                     tally.taken_at[place] += place < done.accepted
 

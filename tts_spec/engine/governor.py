@@ -88,7 +88,7 @@ class Governor:
             if done is None:
                 continue
             if stream.plan.drafter in self._acceptance:
-                self._acceptance[stream.plan.drafter].observe(done.drafted, done.accepted, stream.gamma)
+                self._acceptance[stream.plan.drafter].observe(done.longest, done.accepted, stream.gamma)
             tokens += len(done.decisions)
             self._totals["rounds_total"] += 1
             self._totals["tokens_total"] += len(done.decisions)

@@ -200,7 +200,7 @@ class SpeechStream:
         """Take a round's decisions into frames, words and counters."""
         state = self._state.script
         for index, decision in enumerate(done.decisions):
-            self._tried_by_book[state.due] += index < done.drafted
+            self._tried_by_book[state.due] += index < done.longest
             self._accepted_by_book[state.due] += index < done.accepted
             if decision < self._vocabulary.advance:
                 if state.due == 0 and state.frames == 0:

@@ -22,8 +22,10 @@ Row = npt.NDArray[np.float32]  # [codebook_size + 2] logits of one position
 
 # A line is drafted on while it is right with at least this chance: a further row and a pass of the drafter cost about a third of a plain
 # token.
-LIKELY_ENOUGH = 0.4
+LIKELY_ENOUGH = 0.5
 TAIL_RIGHT = 0.6  # chance of a recycled sample
+RIVAL_RIGHT = 0.4  # chance of the second choice where the first is wrong
+RIVAL_WORTH = 0.2  # chance at which a second choice is worth its row
 
 
 def chance(margin: float) -> float:
@@ -76,18 +78,24 @@ class ModelDrafter:
         self._fed: list[StreamInput] = []  # what it holds from ``_valid`` on; drafts among it may have been rejected
 
     def propose(self, state: StreamState, count: int) -> Draft:
-        """The tail where it begins a frame, then the model's own decisions, while the line is likely enough to be right so far."""
+        """The tail where it begins a frame, then the model's own decisions, while the line is likely enough to be right so far; beside
+        those it is least sure of, its second choice, if it may still propose more."""
         drafts = legal_prefix(self._script, state, state.tail[:count]) if state.script.due == 0 else []
         right = TAIL_RIGHT ** len(drafts)
+        rivals: list[tuple[float, int, int]] = []  # chance to be right, place in the line, decision
 
         def choose(logits: Row, at: StreamState) -> int:
             nonlocal right
             allowed = self._script.allowed(at.script)
-            decision, margin = self._sampler.choose_surely(logits, allowed, at.inputs, at.position)
+            decision, second, margin = self._sampler.choose_two(logits, allowed, at.inputs, at.position)
+            rivals.append((right * (1 - chance(margin)) * RIVAL_RIGHT, at.position - state.position, second))
             right *= chance(margin)
             return decision
 
-        return Draft.line(self._extend(state, drafts, count, choose, lambda: right >= self._likely_enough))
+        line = self._extend(state, drafts, count, choose, lambda: right >= self._likely_enough)
+        worth = sorted((rival for rival in rivals if rival[0] >= RIVAL_WORTH), reverse=True)[: count - len(line)]
+        decisions = [*line, *(decision for _, _, decision in worth)]
+        return Draft(decisions, [*range(-1, len(line) - 1), *(place - 1 for _, place, _ in worth)])
 
     def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
         """The model's own decisions under noise of their own, each with the probabilities it was drawn from."""

@@ -59,7 +59,7 @@ def ratio_round(
         accepted += 1
     decisions = tuple(draft for draft, _ in drafts[:accepted])
     if accepted == len(states):  # the text ends with an accepted draft: nothing follows yet
-        return Round(last, decisions, len(drafts), accepted)
+        return Round(last, decisions, len(drafts), len(drafts), accepted)
 
     # Commit, and what the target has over the drafter at the rejected draft; after the last draft, all it has.
     weights = odds[accepted]
@@ -68,4 +68,4 @@ def ratio_round(
     uniform = sampler.uniform.of_round(Use.RESIDUAL, state.position, len(states))[accepted]
     decision = script.vocabulary.decision(draw(weights, uniform), states[accepted].script.due)
     after = states[accepted].after(script, decision)._replace(features=target.features[accepted])
-    return Round(after, (*decisions, decision), len(drafts), accepted)
+    return Round(after, (*decisions, decision), len(drafts), len(drafts), accepted)

@@ -66,6 +66,7 @@ class Round(NamedTuple):
     state: StreamState
     decisions: tuple[int, ...]  # committed, in order; the last one is the target's own
     drafted: int  # guesses the target checked, those of all branches
+    longest: int  # guesses of the longest branch
     accepted: int  # decisions, from the first on, that had been guessed
 
 
@@ -110,7 +111,8 @@ def speculative_round(
     if not is_line:
         target.keep(state.position, kept)
     after = last.after(script, decisions[-1])._replace(tail=tuple(tail), features=target.features[kept[-1]])
-    return Round(after, tuple(decisions), len(draft.decisions), len(path) - 1)
+    longest = max(each.position for each in nodes) - state.position
+    return Round(after, tuple(decisions), len(draft.decisions), longest, len(path) - 1)
 
 
 def legal_prefix(script: Script, state: StreamState, decisions: Sequence[int]) -> list[int]:

@@ -96,15 +96,17 @@ def _scores(
 
 
 @numba.njit(cache=True, nogil=True)
-def _best(scores: npt.NDArray[np.float32]) -> tuple[int, float]:
-    """(index of the greatest, the first of equals; how far it lies above the next one)."""
-    best, second = 0, -np.inf
-    for option in range(1, len(scores)):
+def _best_two(scores: npt.NDArray[np.float32]) -> tuple[int, int, float]:
+    """(index of the greatest, the first of equals; index of the next one; how far the one lies above the other)."""
+    best, second = 0, 1
+    if scores[1] > scores[0]:
+        best, second = 1, 0
+    for option in range(2, len(scores)):
         if scores[option] > scores[best]:
-            second, best = scores[best], option
-        elif scores[option] > second:
-            second = scores[option]
-    return best, scores[best] - second
+            best, second = option, best
+        elif scores[option] > scores[second]:
+            second = option
+    return best, second, scores[best] - scores[second]
 
 
 class Sampler:
@@ -153,14 +155,16 @@ class Sampler:
                 The penalty counts the codec tokens among the last ``HISTORY``.
             position: index of the decision in the stream; keys the noise.
         """
-        return self.choose_surely(logits, allowed, history, position)[0]
+        return self.choose_two(logits, allowed, history, position)[0]
 
-    def choose_surely(
+    def choose_two(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
-    ) -> tuple[int, float]:
-        """``choose``, and by how much the best score, noise included, lies above the second: how sure the decision is."""
-        best, margin = _best(self.noisy(logits, allowed, history, position))
-        return self.vocabulary.decision(best, history[-1].due), margin
+    ) -> tuple[int, int, float]:
+        """``choose``, the decision it would be without that one, and by how much the first's score, noise included, lies above the
+        second's (inf where there is no second): how sure the first is."""
+        best, second, margin = _best_two(self.noisy(logits, allowed, history, position))
+        due = history[-1].due
+        return self.vocabulary.decision(best, due), self.vocabulary.decision(second, due), margin
 
     def _seen(self, history: Sequence[StreamInput]) -> npt.NDArray[np.int64]:
         """Options of the codebook due that the penalty falls on."""
