@@ -38,9 +38,19 @@ class Chain:
 
     def __init__(self, table: npt.NDArray[np.float32]) -> None:
         self._table = table  # [tokens + 1, codebook_size + 2]; the last row is for a phoneme input, NO_TOKEN
+        self.features = np.zeros((VOCABULARY.advance, 1, 1), np.float32)
 
-    def forward(self, inputs: Sequence[StreamInput], start: int) -> npt.NDArray[np.float32]:
+    def forward(
+        self,
+        inputs: Sequence[StreamInput],
+        start: int,
+        parents: Sequence[int] | None = None,
+        condition: tuple[int, npt.NDArray[np.float32]] | None = None,
+    ) -> npt.NDArray[np.float32]:
         return self._table[[item.token for item in inputs]]
+
+    def keep(self, start: int, path: Sequence[int]) -> None:
+        pass
 
 
 @functools.cache
@@ -94,7 +104,7 @@ def speak(
     target, small = (Chain(table) for table in tables())
     script = Script(VOCABULARY, [10**9] * count, [False] * count)
     sampler = Sampler(OPTIONS, VOCABULARY, seed)
-    drafter = ModelDrafter(small, script, sampler)
+    drafter = ModelDrafter(small, script, sampler, likely_enough=0.0)
     outcome = Outcome([], [])
     state = StreamState()
     while len(outcome.decisions) < count:
