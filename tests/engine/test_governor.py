@@ -65,3 +65,19 @@ def test_first_audio_is_learnt_by_how_many_wait(tiny: Synthesizer) -> None:
     for _ in range(300):
         governor.observe_first_audio(1, 60.0)  # something else than the engine's speed
     assert governor.first_audio_s(1) <= 0.51
+
+
+def test_what_a_drafter_missed_does_not_count_against_its_drafts(tiny: Synthesizer) -> None:
+    """Asked only now and then, it first takes in all it was not asked for: a long pass, before short ones that pay."""
+    governor = Governor(tiny.bundle.manifest, 40.0)
+    options, manifest = SpeakOptions(), tiny.bundle.manifest
+    for _ in range(200):
+        governor.observe_pass(PassRecord("target", 1, 4, 0.0013))
+        governor.observe_pass(PassRecord("target", 1, 1, 0.001))
+        governor.observe_pass(PassRecord("model", 1, 60, 0.00012 + 60 * 0.00004))
+        governor.observe_pass(PassRecord("model", 1, 1, 0.00016))
+        done = SimpleNamespace(drafted=3, longest=3, accepted=2, decisions=[0] * 3)
+        stream = SimpleNamespace(take_round=lambda done=done: done, plan=SimpleNamespace(drafter="model"), gamma=3)
+        governor.observe_round([cast(Any, stream)], 0.0025, 3 / 175)
+    governor.observe_round([], 0.001, 0.0)  # not the round in which it looks anyway
+    assert governor.gamma(options, plan(manifest, options), 1) >= 2

@@ -72,6 +72,17 @@ def test_cost_follows_a_change_and_never_goes_negative() -> None:
     assert steep.of(1) >= 0
 
 
+def test_one_slow_pass_is_forgiven_many_are_learnt() -> None:
+    cost = LinearCost(0.0004, 0.00005)
+    for rows in (1, 2, 4) * 10:
+        cost.observe(rows, 0.0002 + 0.00005 * rows)
+    cost.observe(1, 0.6)  # compiled at its first use
+    assert cost.of(1) < 0.0004
+    for _ in range(400):
+        cost.observe(1, 0.002)
+    assert cost.of(1) > 0.0015
+
+
 def test_expected_tokens_follow_the_acceptance_by_place() -> None:
     acceptance = Acceptance()
     rng = random.Random(2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from models.lm_stream import LmStream
+from models.lm_stream import LmStream, Logits, StreamInput
 from tests.speculate.streams import VOCABULARY, WINDOW, lm_stream, random_text, run, small_lm
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.round import Drafter, StreamState, legal_prefix, speculative_round
@@ -32,7 +34,7 @@ def test_with_the_target_as_its_model_it_is_always_right(temperature: float) -> 
 
 
 @pytest.mark.parametrize("skipped", [1, 10, HISTORY - 1, HISTORY, HISTORY + 1, 3 * HISTORY])
-def test_it_recovers_after_rounds_without_it(skipped: int) -> None:
+def test_it_recovers_after_rounds_without_it(skipped: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two layers of this window see 63 inputs back, so the remembered 64 suffice to be right again at once."""
     text = random_text(random.Random(2), 24)
     options = SamplingOptions(0.8)
@@ -42,11 +44,21 @@ def test_it_recovers_after_rounds_without_it(skipped: int) -> None:
     drafter = ModelDrafter(same, script, sampler, likely_enough=0.0)
     state = StreamState()
     drafted = accepted = 0
+    fed: list[int] = []
+    forward = same.forward
+
+    def counted(inputs: Sequence[StreamInput], *rest: Any, **named: Any) -> Logits:
+        fed.append(len(inputs))
+        return forward(inputs, *rest, **named)
+
+    monkeypatch.setattr(same, "forward", counted)
     while not script.waits(state.script):
-        for _ in range(3):  # with it
+        for number in range(3):  # with it
             if not script.waits(state.script):
+                fed.clear()
                 done = speculative_round(target, drafter, script, sampler, state, 4)
                 state, drafted, accepted = done.state, drafted + done.drafted, accepted + done.accepted
+                assert number == 0 or max(fed, default=0) <= 6  # it has caught up: only what was decided since
         until = state.position + skipped
         while state.position < until and not script.waits(state.script):  # without it
             state = speculative_round(target, NoDrafter(), script, sampler, state, 0).state

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+OUTLIER = 3.0
+
 
 class LinearCost:
     """Seconds of a pass as ``base + per_row x rows``, least squares over the passes seen, older ones forgotten bit by bit.
@@ -19,7 +21,9 @@ class LinearCost:
             self._add(rows, base_s + per_row_s * rows)
 
     def observe(self, rows: int, seconds: float) -> None:
-        """A pass of ``rows`` took ``seconds``."""
+        """A pass of ``rows`` took ``seconds``. What is far beyond the expected (something was compiled, the machine slept) counts as
+        ``OUTLIER`` times that; if it is the rule, that is soon learnt."""
+        seconds = min(seconds, OUTLIER * self.of(rows))
         self._sums = [total * self._keep for total in self._sums]
         self._add(rows, seconds)
 

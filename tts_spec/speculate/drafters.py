@@ -131,6 +131,8 @@ class ModelDrafter:
             start = at.position + 1 - len(new)
             logits = self._model.forward(new, start - self._base, condition=condition)[-1]
             self._fed[start - self._valid :] = new
+            if start <= state.position:  # the committed inputs among them are never asked about again
+                self._fed, self._valid = self._fed[state.position - self._valid :], state.position
             drafts.append(choose(logits, at))
             states.append(at.after(script, drafts[-1]))
             new, condition = [states[-1].inputs[-1]], None
