@@ -65,13 +65,9 @@ class KvCache(Slots):
         """See ``Slots.stores``."""
         return (self.store,)
 
-    def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
-        """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
-        for position, row in enumerate(path):
-            if row != position:
-                to, source = (start + position) % self.capacity, (start + row) % self.capacity
-                self.store[:, slot, to] = self.store[:, slot, source]
-        self.rewind(slot, start + len(path))
+    def move(self, slot: int, to: int, source: int) -> None:
+        """See ``Slots.move``."""
+        self.store[:, slot, to] = self.store[:, slot, source]
 
     def layout(self, counts: Sequence[int], parents: Sequence[int] | None = None) -> PassLayout:
         """Layout of a pass; see ``Transformer.step``. Raises ValueError for counts and parents that one pass cannot take."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from models.kernels import Floats
 from models.kv_cache import KvCache
 from models.packed import PackedCache
+from models.products import Floats
 from models.slots import MAX_ROWS, SlotContent
 from models.speech_lm import NO_TOKEN, OFFSETS, SpeechLm
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from models.kernels import BLOCK, Floats, Words, decide, product, run_pass
+from models.kernels import decide, run_pass
+from models.products import BLOCK, Floats, Words, product
 from models.slots import MAX_ROWS, Slots, check_counts, check_parents
 from models.transformer_config import TransformerConfig
 
@@ -92,16 +93,10 @@ class PackedCache(Slots):
         """See ``Slots.stores``."""
         return self.keys, self.values
 
-    def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
-        """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
-        for position, row in enumerate(path):
-            if row != position:
-                to, source = (start + position) % self.capacity, (start + row) % self.capacity
-                self.keys[:, slot, :, to // BLOCK, :, to % BLOCK] = self.keys[
-                    :, slot, :, source // BLOCK, :, source % BLOCK
-                ]
-                self.values[:, slot, :, to] = self.values[:, slot, :, source]
-        self.rewind(slot, start + len(path))
+    def move(self, slot: int, to: int, source: int) -> None:
+        """See ``Slots.move``."""
+        self.keys[:, slot, :, to // BLOCK, :, to % BLOCK] = self.keys[:, slot, :, source // BLOCK, :, source % BLOCK]
+        self.values[:, slot, :, to] = self.values[:, slot, :, source]
 
 
 class PackedTransformer:

@@ -27,6 +27,11 @@ class SlotContent:
 class Slots(ABC):
     """``lengths[s]`` positions of slot s are committed; ``rewind`` rolls back."""
 
+    def __init__(self, slots: int, capacity: int) -> None:
+        self.capacity = capacity
+        self.lengths = [0] * slots
+        self._written = [0] * slots  # positions below which anything was ever written, since position 0
+
     @property
     @abstractmethod
     def stores(self) -> tuple[Any, ...]:
@@ -43,10 +48,16 @@ class Slots(ABC):
             store[:, slot] = kept
         self.lengths[slot], self._written[slot] = content.length, content.written
 
-    def __init__(self, slots: int, capacity: int) -> None:
-        self.capacity = capacity
-        self.lengths = [0] * slots
-        self._written = [0] * slots  # positions below which anything was ever written, since position 0
+    @abstractmethod
+    def move(self, slot: int, to: int, source: int) -> None:
+        """Copy what ring place ``source`` of ``slot`` holds to place ``to``."""
+
+    def keep(self, slot: int, start: int, path: Sequence[int]) -> None:
+        """Of a tree written at ``start`` keep the rows ``path``, root first, as positions ``start`` and after; forget the others."""
+        for position, row in enumerate(path):
+            if row != position:
+                self.move(slot, (start + position) % self.capacity, (start + row) % self.capacity)
+        self.rewind(slot, start + len(path))
 
     def rewind(self, slot: int, length: int) -> None:
         """Set the length of ``slot``, at most to what it is.

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.kernels import Floats, norm
+from models.kernels import norm
 from models.packed import PackedHeads, PackedMatrix, PackedTransformer, can_pack
+from models.products import Floats
 from models.transformer import Transformer
 from models.transformer_config import MAY_MISS, TransformerConfig
 

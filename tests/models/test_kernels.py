@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from models import vectors
-from models.kernels import Floats, _weights, add_and_norm, product, swiglu
+from models.kernels import _weights, add_and_norm, swiglu
 from models.kv_cache import KvCache
 from models.packed import PackedCache, PackedHeads, PackedMatrix, PackedTransformer, pack
+from models.products import Floats, product
 from models.transformer import Transformer
 from models.transformer_config import TransformerConfig
 from tests.speculate.streams import small_lm

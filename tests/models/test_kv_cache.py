@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.kernels import Floats
 from models.kv_cache import KvCache
 from models.packed import PackedCache, PackedTransformer
+from models.products import Floats
 from models.rope import position_angles, rope_table, rotate
 from models.slots import MAX_ROWS
 from models.transformer import Transformer

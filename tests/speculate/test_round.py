@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from models.kernels import BLOCK, Floats
 from models.lm_stream import LmStream
 from models.packed import PackedCache
+from models.products import BLOCK, Floats
 from tests.speculate.streams import (
     DRAFTERS,
     VOCABULARY,

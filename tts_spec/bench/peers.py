@@ -29,9 +29,9 @@ from torch import nn
 
 from models.causal_lm import CausalLm
 from models.evaluation.sentences import held_out_sentences
-from models.kernels import Floats
 from models.lm_stream import Logits, StreamInput
 from models.packed import PackedMatrix
+from models.products import Floats
 from models.public_checkpoint import load_checkpoint, save_checkpoint
 from models.slots import MAX_ROWS
 from models.speech_lm import NO_TOKEN, OFFSETS, SpeechLm

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from models.kernels import Floats
 from models.lm_stream import LogitSource, StreamInput
+from models.products import Floats
 from models.speech_lm import NO_TOKEN
 from tts_spec.speculate.sampling import HISTORY, Sampler
 from tts_spec.speculate.script import Script, ScriptState
