@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -58,7 +59,7 @@ class _Context:
     clock: CharacterClock = field(default_factory=CharacterClock)
 
 
-class _Sockets:
+class _Sockets(ABC):
     """What both sockets have in common."""
 
     def __init__(self, settings: SocketSettings, refusal: SpeechError | None = None) -> None:
@@ -122,15 +123,17 @@ class _Sockets:
         """See ``SocketProtocol``."""
         return Drop(), *self._last_words(error)
 
+    @abstractmethod
     def _message(self, frame: ClientFrame) -> Sequence[Action]:
-        raise NotImplementedError
+        """What a frame of the client comes to."""
 
+    @abstractmethod
     def _frame(self, context: _Context, audio: str | None, alignment: Alignment | None, *, final: bool) -> AudioFrame:
-        raise NotImplementedError
+        """A frame for the client."""
 
+    @abstractmethod
     def _finish(self, context: _Context, outcome: str) -> list[Action]:
         """The context has nothing more to say."""
-        raise NotImplementedError
 
     def _read(self, data: str | bytes) -> ClientFrame:
         if isinstance(data, bytes):
