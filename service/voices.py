@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from service.messages import ErrorCode
 from tts_spec.types import SpeechError, VoiceInfo
+from tts_spec.voice_mix import mix_name, mixed
 
 # The voices OpenAI's clients may name, and what their owners say they sound like.
 OPENAI_VOICES = {
@@ -36,12 +38,32 @@ class VoiceBook:
         return self.voices[0].name
 
     def find(self, name: str | None) -> str:
-        """The bundle's name of a voice; None: the default. Raises ``SpeechError`` ``unknown_voice``."""
+        """The bundle's name of a voice, or of a mix of them (``tts_spec/voice_mix.py``); None: the default.
+
+        Raises ``SpeechError`` ``unknown_voice``, or ``invalid_value`` for what is no mix.
+        """
         if name is None:
             return self.default
-        found = self._names.get(name.lower()) or self._others.get(name.lower())
+        return self._known(name) or mix_name(mixed(name, self._find_one))
+
+    def describe(self, name: str) -> VoiceInfo:
+        """What is known of a voice or a mix, which has language and gender of its heaviest voice. Raises ``SpeechError`` as ``find``."""
+        name = self.find(name)
+        own = {voice.name: voice for voice in self.voices}
+        if name in own:
+            return own[name]
+        weights = mixed(name, str)
+        heaviest = max(weights, key=lambda each: weights[each])
+        return replace(own[heaviest], name=name, description=f"Mix of {', '.join(weights)}")
+
+    def _known(self, name: str) -> str | None:
+        return self._names.get(name.lower()) or self._others.get(name.lower())
+
+    def _find_one(self, name: str) -> str:
+        found = self._known(name)
         if found is None:
-            allowed = ", ".join([*self._names.values(), *(other for other in self._others if other not in self._names)])
+            others = (other for other in self._others if other not in self._names)
+            allowed = ", ".join([*self._names.values(), *others, "or a mix"])
             raise SpeechError(ErrorCode.UNKNOWN_VOICE, f"voice is {name[:80]!r}; allowed: {allowed}", "voice")
         return found
 

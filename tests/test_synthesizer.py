@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import numpy as np
 import pytest
 
+from tts_spec.engine.plan import plan
 from tts_spec.synthesizer import Synthesizer
-from tts_spec.types import Chunk, SpeechError
+from tts_spec.types import Chunk, SpeakOptions, SpeechError
 
 
 async def pieces(*texts: str) -> AsyncIterator[str]:
@@ -64,6 +66,25 @@ def test_an_error_of_the_callers_own_iterator_reaches_the_caller(tiny: Synthesiz
 def test_bad_options_of_astream_raise_at_the_first_step(tiny: Synthesizer) -> None:
     with pytest.raises(SpeechError, match="voice is 'nobody'"):
         asyncio.run(collect(tiny.astream("Hi.", voice="nobody")))
+
+
+def test_voices_may_be_mixed(tiny: Synthesizer) -> None:
+    """Only the ratio of the weights matters, every drafter says the same, and a mix is none of its voices."""
+
+    def said(voice: str, drafter: Literal["none", "model"] = "model") -> str:
+        return tiny.speak("Hello there. Fine!", voice=voice, seed=4, drafter=drafter).stats.token_hash
+
+    mix = said("one(2)+two(1)")
+    assert mix == said("one(4) + two(2)") == said("two+one+one") == said("one(2)+two(1)", "none")
+    assert len({mix, said("one"), said("two"), said("one+two")}) == 4
+    assert said("one(3)") == said("one")
+
+
+def test_a_mix_reads_by_the_rules_of_its_larger_part(tiny: Synthesizer) -> None:
+    manifest = tiny.bundle.manifest
+    assert plan(manifest, SpeakOptions(voice="one(2)+two")).british is False
+    assert plan(manifest, SpeakOptions(voice="one+two(2)")).british is True
+    assert plan(manifest, SpeakOptions(voice="one(1)+two(3)")).voice_weights == (0.25, 0.75)
 
 
 def test_the_pcm_is_float32_within_bounds(tiny: Synthesizer) -> None:

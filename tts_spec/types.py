@@ -78,7 +78,9 @@ class SpeakOptions:
     ``None`` for a sampling field means the bundle's own default.
     """
 
-    voice: str | None = None  # a name from Synthesizer.voices; None = the bundle's first
+    voice: str | None = (
+        None  # a name from Synthesizer.voices, or a mix, "heart(2)+michael(1)"; None = the bundle's first
+    )
     speed: float = 1.0  # 0.7 .. 1.4, 1 = the teacher's own pace
     seed: int = 0  # 0 .. 2**63 - 1; in coupled mode the same seed gives the same tokens, whatever the drafter
     temperature: float | None = None  # 0 .. 2; 0 = the most probable token

@@ -150,8 +150,8 @@ def _alignment(span: Span) -> dict[str, Any]:
 
 
 def voice_entry(voices: VoiceBook, name: str) -> dict[str, Any]:
-    """A voice as this API lists it, with the fields of our own list beside. Raises ``SpeechError`` ``unknown_voice``."""
-    found = next(voice for voice in voices.voices if voice.name == voices.find(name))
+    """A voice or a mix as this API lists it, with the fields of our own list beside. Raises ``SpeechError`` ``unknown_voice``."""
+    found = voices.describe(name)
     return {
         "voice_id": found.name,
         "name": found.name,

@@ -206,9 +206,7 @@ class FakeEngine:
         return {"sessions_active": self.active, "rounds_total": 2 * frames, "tokens_total": 4 * frames, "tau": 2.0}
 
     def open(self, options: SpeakOptions, listener: Listener) -> FakeSession:
-        names = [voice.name for voice in INFO.voices]
-        if options.voice is not None and options.voice not in names:
-            raise SpeechError("unknown_voice", f"voice is {options.voice!r}; allowed: {', '.join(names)}", "voice")
+        INFO.check(options)
         if self.refusal is not None:
             raise self.refusal
         session = FakeSession(self, options, listener)

@@ -55,7 +55,17 @@ def test_all_thirteen_voice_names_lead_to_a_voice_of_their_gender(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("voice", "found"), [("ada", "ada"), ("ADA", "ada"), ({"id": "ben"}, "ben"), ("boss", "ben"), (None, "ada")]
+    ("voice", "found"),
+    [
+        ("ada", "ada"),
+        ("ADA", "ada"),
+        ({"id": "ben"}, "ben"),
+        ("boss", "ben"),
+        (None, "ada"),
+        ("Ada(2) + boss", "ada(2)+ben(1)"),
+        ({"id": "alloy(0.5)+ash(1.5)"}, "ada(0.5)+ben(1.5)"),
+        ("ada+alloy", "ada"),
+    ],
 )
 def test_voices_by_their_own_names_aliases_and_ids(voice: Any, found: str) -> None:
     assert read_order(body(voice=voice), VOICES)[0].options.voice == found

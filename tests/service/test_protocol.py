@@ -101,6 +101,12 @@ def test_start_says_what_was_chosen() -> None:
     assert (started.voice, started.format, started.sample_rate) == ("ada", "pcm_f32le", RATE)
 
 
+def test_voices_may_be_mixed() -> None:
+    actions = feed(make(), "start", voice="ada(2)+ben")
+    assert isinstance(actions[0], wire.Open)
+    assert actions[0].options.voice == "ada(2)+ben"
+
+
 def test_sessions_have_names_of_their_own() -> None:
     """Complaint 32: one default request id for everyone collides."""
     assert make().session != make().session

@@ -163,6 +163,8 @@ async def test_d30_interleaved_sessions_sound_at_their_own_pitch(fake: FakeEngin
         (["nonsense"], "invalid_json", None, 1007),
         ([b"\x00\x00"], "unsupported_data", None, 1003),
         ([START | {"voice": "nobody"}], "unknown_voice", "voice", 1007),
+        ([START | {"voice": "ada(2)+nobody"}], "unknown_voice", "voice", 1007),
+        ([START | {"voice": "ada(0)+ben"}], "invalid_value", "voice", 1007),
         ([START | {"speed": 9}], "invalid_value", "speed", 1007),
         ([START | {"pitch": 1}], "unknown_field", "pitch", 1007),
         ([{"type": "text", "text": "too early"}], "unexpected_message", "type", 1002),

@@ -8,14 +8,15 @@ from models.bundle import Manifest
 from tts_spec.engine.port import check_choices
 from tts_spec.speculate.sampling import SamplingOptions
 from tts_spec.types import SpeakOptions, SpeculationMode
+from tts_spec.voice_mix import voice_weights
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechPlan:
     """A request, complete."""
 
-    voice: int  # row of the voice table
-    british: bool
+    voice_weights: tuple[float, ...]  # share of each row of the voice table; sums to 1
+    british: bool  # where at least half of the voice is
     speed: float
     seed: int
     sampling: SamplingOptions
@@ -31,7 +32,8 @@ def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
     """
     names = [voice.name for voice in manifest.voices]
     check_choices(options, names, manifest.drafter_names)
-    voice = 0 if options.voice is None else names.index(options.voice)
+    shares = voice_weights(options.voice or names[0], names)
+    weights = tuple(shares.get(name, 0.0) for name in names)
     drafter = options.drafter if options.drafter is not None else manifest.default_drafter
     gamma = options.gamma if options.gamma is not None else manifest.default_gamma
     defaults = manifest.sampling
@@ -40,8 +42,8 @@ def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
         return default if value is None else value
 
     return SpeechPlan(
-        voice=voice,
-        british=manifest.voices[voice].british,
+        voice_weights=weights,
+        british=sum(share for share, voice in zip(weights, manifest.voices, strict=True) if voice.british) >= 0.5,
         speed=options.speed,
         seed=options.seed,
         sampling=SamplingOptions(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tts_spec.types import Chunk, SpeakOptions, SpeechError, VoiceInfo
+from tts_spec.voice_mix import voice_weights
 
 # What a session reports: chunks, the last of which carries stats (the stream is over), or the error that ended it.
 Event = Chunk | SpeechError
@@ -33,8 +34,8 @@ class EngineInfo:
 
 def check_choices(options: SpeakOptions, voices: Sequence[str], drafters: Sequence[str]) -> None:
     """Raises SpeechError unless voice and drafter of ``options`` are among these, or left open."""
-    if options.voice is not None and options.voice not in voices:
-        raise SpeechError("unknown_voice", f"voice is {options.voice!r}; allowed: {', '.join(voices)}", "voice")
+    if options.voice is not None:
+        voice_weights(options.voice, voices)
     if options.drafter is not None and options.drafter not in drafters:
         has = ", ".join(drafters)
         raise SpeechError("invalid_value", f"drafter is {options.drafter!r}; this bundle has: {has}", "drafter")

@@ -61,15 +61,14 @@ class SpeechStream:
         self._passage = Passage(frontend, british=plan.british)
         self._script = Script.empty(self._vocabulary)
         self._phonemes: list[SpokenPhoneme] = []
-        weights = [float(i == plan.voice) for i in range(config.voices)]
-        self._target = networks.target.open(weights, plan.speed)
+        self._target = networks.target.open(plan.voice_weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
         self._drafter: NoDrafter | ModelDrafter | LookaheadDrafter = NoDrafter()
         if plan.drafter == "lookahead":
             self._drafter = LookaheadDrafter(self._script)
         elif plan.drafter != "none":
-            model = networks.drafters[plan.drafter].open(weights, plan.speed)
+            model = networks.drafters[plan.drafter].open(plan.voice_weights, plan.speed)
             self._models.append(model)
             self._drafter = ModelDrafter(
                 model, self._script, self._sampler, conditioned=model.batch.lm.condition is not None

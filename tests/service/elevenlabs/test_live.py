@@ -310,6 +310,8 @@ async def test_lists(fake: FakeEngine) -> None:
         voices = (await http.get("/v1/voices", headers=headers)).json()["voices"]
         models = (await http.get("/v1/models", headers=headers)).json()
         one = (await http.get("/v1/voices/ben", headers=headers)).json()
+        mix = (await http.get("/v1/voices/ada(1)+Ben(2)", headers=headers)).json()
+        assert (mix["voice_id"], mix["gender"], mix["description"]) == ("ada(1)+ben(2)", "male", "Mix of ada, ben")
         found = (await http.get("/v2/voices", headers=headers)).json()
     assert [(voice["voice_id"], voice["name"], voice["category"]) for voice in voices] == [
         ("ada", "ada", "premade"), ("ben", "ben", "premade"),

@@ -98,6 +98,7 @@ def test_output_formats(name: str, found: AudioFormat) -> None:
     ("voice", "query", "field"),
     [
         ("nobody", {}, "voice"),
+        ("ada(2)+nobody", {}, "voice"),
         ("ada", {"output_format": "mp4_44100"}, "output_format"),
         ("ada", {"output_format": "ulaw_16000"}, "output_format"),
         ("ada", {"seed": "-1"}, "seed"),
