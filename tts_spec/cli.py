@@ -234,7 +234,7 @@ def latency(
         str | None, typer.Option(help="A server that runs, http://host:port; default: one is started.")
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="native, openai or elevenlabs; or several, e.g. native,openai: measured in turn.")
+        str, typer.Option(help="native, openai or elevenlabs; or several, e.g. native,openai: utterances take turns.")
     ] = "native",
     model: Annotated[str, typer.Option(help="Model named to a server with --protocol openai.")] = "tts-1",
     baseline: Annotated[

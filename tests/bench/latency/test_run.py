@@ -242,13 +242,25 @@ def bench(*arguments: str) -> tuple[dict[str, Any], str]:
 
 def test_protocols_are_measured_in_turn(served: str) -> None:
     found, _ = bench(
-        "--url", served, "--protocol", "elevenlabs,openai,native", "--seconds", "1", "--cancels", "0", "--json"
+        "--url",
+        served,
+        "--protocol",
+        "elevenlabs,openai,native",
+        "--seconds",
+        "2",
+        "--sessions",
+        "4",
+        "--cancels",
+        "0",
+        "--json",
     )
     assert list(found["settings"]) == ["elevenlabs", "openai", "native"]
     assert found["setting"] == "native"
     for name, shown in found["settings"].items():
         assert shown["outcomes"] == {"complete": shown["utterances"]}, (name, shown["errors"])
         assert shown["first_playable_ms"]["p95"] is not None
+    assert set(found["beside_native"]) == {"elevenlabs", "openai"}
+    assert all(shown["pairs"]["n"] > 0 for shown in found["beside_native"].values())
 
 
 def test_compare_ends_with_one_json_object(served: str, tmp_path: Path) -> None:

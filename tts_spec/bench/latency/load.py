@@ -29,11 +29,15 @@ class Script:
     leave_share: float = 0.0
     leaves: Sequence[Leave] = (Leave.CANCEL, Leave.DISCONNECT)
     leave_within_s: float = 1.5  # of the first audio
+    protocols: Sequence[str] = ()  # each text is spoken over all of them, one after another
 
     def request(self, k: int) -> Request:
         """The k-th utterance."""
-        rng = random.Random(f"{self.seed} {k}")
-        request = replace(self.like, text=self.texts[k % len(self.texts)], seed=k)
+        number, turn = (k, 0) if not self.protocols else divmod(k, len(self.protocols))
+        rng = random.Random(f"{self.seed} {number}")
+        request = replace(self.like, text=self.texts[number % len(self.texts)], seed=number)
+        if self.protocols:  # the order changes from text to text: nobody is always first
+            request = replace(request, protocol=self.protocols[(turn + number) % len(self.protocols)])
         if rng.random() >= self.leave_share:
             return request
         return replace(request, leave=rng.choice(self.leaves), leave_after_s=rng.uniform(0, self.leave_within_s))

@@ -50,10 +50,11 @@ async def measure(
     drafter: str | None,
     console: Console,
     clock: Clock = time.perf_counter_ns,
+    protocols: Sequence[str] = (),
 ) -> Measured:
-    """Measure ``target`` with ``drafter`` in every request (None: nothing is said about it)."""
+    """Measure ``target`` with ``drafter`` in every request (None: nothing is said about it), over ``protocols`` in turn."""
     like = Request("", drafter=drafter, voice=options.voice, words_per_s=options.words_per_s)
-    script = Script(options.texts, like, options.seed, options.leave_share, target.leaves)
+    script = Script(options.texts, like, options.seed, options.leave_share, target.leaves, protocols=protocols)
     await _warm(target, script, clock)
     capacity: int | None = None
     if options.find_capacity:
@@ -83,7 +84,9 @@ async def measure(
 
 async def _warm(target: Target, script: Script, clock: Clock) -> None:
     """Speak once, unmeasured: connections, caches, and the drafter if it is loaded late."""
-    await closed_loop(target, Script(script.texts, script.like), 1, Span(60, utterances=1), live=False, clock=clock)
+    once = Script(script.texts, script.like, protocols=script.protocols)
+    span = Span(60, utterances=max(1, len(script.protocols)))
+    await closed_loop(target, once, 1, span, live=False, clock=clock)
 
 
 async def _load(
@@ -107,7 +110,7 @@ async def _cancels(
         return ()
     texts = script.texts
     long = [" ".join(texts[(start + i) % len(texts)] for i in range(CANCEL_TEXTS)) for start in range(len(texts))]
-    leaving = Script(long, script.like, script.seed, 1.0, (Leave.CANCEL,), CANCEL_WITHIN_S)
+    leaving = Script(long, script.like, script.seed, 1.0, (Leave.CANCEL,), CANCEL_WITHIN_S, script.protocols)
     heard = await closed_loop(
         target, leaving, sessions, Span(CANCELS_WITHIN_S, 0.0, options.cancels), live=False, clock=clock
     )

@@ -46,6 +46,7 @@ class OpenAiTarget:
                 "input": request.text,
                 "response_format": "pcm",
                 "stream_format": "audio",
+                "seed": request.seed,  # not in OpenAI's schema; servers that have none do not look at it
             }
         ).encode()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from tts_spec.bench.latency.distribution import Distribution
 from tts_spec.bench.latency.load import Heard
 from tts_spec.bench.latency.playback import SECOND
+from tts_spec.bench.latency.protocols import Beside
 from tts_spec.bench.latency.utterance import MILLISECOND, Outcome, Utterance
 
 ROWS = {
@@ -157,3 +158,14 @@ def show(name: str, load: str, result: Figures, watch: Watch, console: Console) 
     )
     for error in result.errors:
         console.print(f"error: {error}", style="red", markup=False)
+
+
+def show_beside(compared: Mapping[str, Beside], console: Console) -> None:
+    """How much later than the native protocol the others are."""
+    if not compared:
+        return
+    table = Table("first byte after native's, ms", "pairs", "p50", "p95", "pairwise p50", "pairwise p95")
+    for name, each in compared.items():
+        values = (each.p50, each.p95, each.pairs.p50 or 0.0, each.pairs.p95 or 0.0)
+        table.add_row(name, str(each.pairs.n), *(f"{value:.1f}" for value in values))
+    console.print(table)

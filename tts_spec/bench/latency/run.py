@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from tts_spec.bench.latency.native import NativeTarget
 from tts_spec.bench.latency.openai import OpenAiTarget
 from tts_spec.bench.latency.options import LatencyOptions
 from tts_spec.bench.latency.plot import plot
-from tts_spec.bench.latency.report import as_dict, show
+from tts_spec.bench.latency.protocols import NATIVE, Beside, InTurn, beside_native, by_protocol
+from tts_spec.bench.latency.report import as_dict, figures, show, show_beside
 from tts_spec.bench.latency.server import serving
 from tts_spec.bench.latency.target import Target
 from tts_spec.types import SpeechError
 
 DEFAULT = "default"  # the setting in which nothing is said about the drafter
-PROTOCOLS = ("native", "openai", "elevenlabs")
+PROTOCOLS = (NATIVE, "openai", "elevenlabs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Where:
     """What to drive: a server at ``url``, or a ``baseline`` in this process, or else a server that we start."""
 
     url: str | None = None  # http://host:port
-    protocol: str = "native"  # or several, parted by commas: measured in turn
+    protocol: str = NATIVE  # or several, parted by commas: measured in one load, utterance by utterance in turn
     model: str = "tts-1"  # for OpenAI's protocol only
     baseline: str | None = None
     serve_arguments: tuple[str, ...] = ()  # for ``tts-spec serve``
@@ -58,7 +59,7 @@ class Where:
 
     def check(self, options: LatencyOptions) -> None:
         """Raises SpeechError for options that cannot be measured here."""
-        peer = self.protocols != ("native",) or self.baseline is not None
+        peer = self.protocols != (NATIVE,) or self.baseline is not None
         if peer and options.settings != (DEFAULT,):
             raise SpeechError(
                 "invalid_value", "settings are for the native protocol only: drafters are ours", "settings"
@@ -74,7 +75,7 @@ class Where:
 def run(options: LatencyOptions, where: Where, console: Console, picture: Path | None = None) -> dict[str, Any]:
     """Measure, print tables on ``console``, write the ``picture`` (PNG). The result is the last setting's, and has all settings in it."""
     where.check(options)
-    results = asyncio.run(_run(options, where, console))
+    results, compared = asyncio.run(_run(options, where, console))
     target = where.baseline or where.url or "tts-spec serve"
     for name, result in results.items():
         show(
@@ -84,6 +85,7 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
             result.watch,
             console,
         )
+    show_beside(compared, console)
     if picture is not None:
         plot({name: result.heard for name, result in results.items()}, picture)
     settings = {name: _json(result) for name, result in results.items()}
@@ -100,21 +102,37 @@ def run(options: LatencyOptions, where: Where, console: Console, picture: Path |
         "setting": last,
         **settings[last],
         "settings": settings,
+        "beside_native": {name: each.as_dict() for name, each in compared.items()},
     }
 
 
-async def _run(options: LatencyOptions, where: Where, console: Console) -> dict[str, Measured]:
-    """By drafter, or where several protocols are measured, by protocol."""
+async def _run(
+    options: LatencyOptions, where: Where, console: Console
+) -> tuple[dict[str, Measured], dict[str, Beside]]:
+    """By drafter, or where several protocols are measured, by protocol, with their comparison."""
     results: dict[str, Measured] = {}
-    async with _server(where) as url:
-        for protocol in where.protocols:
-            async with _target(options, where, protocol, url) as (target, gauges):
-                drafters = await _drafters(options.settings, gauges, console)
-                for setting in options.settings:
-                    name = setting if len(where.protocols) == 1 else protocol
-                    console.print(f"measuring {name}", markup=False)
-                    results[name] = await measure(target, gauges, options, drafters[setting], console)
-    return results
+    async with _server(where) as url, _target(options, where, url) as (target, gauges):
+        if len(where.protocols) > 1:
+            return await _compare(options, where.protocols, target, gauges, console)
+        drafters = await _drafters(options.settings, gauges, console)
+        for setting in options.settings:
+            console.print(f"measuring {setting}", markup=False)
+            results[setting] = await measure(target, gauges, options, drafters[setting], console)
+    return results, {}
+
+
+async def _compare(
+    options: LatencyOptions, protocols: Sequence[str], target: Target, gauges: Gauges | None, console: Console
+) -> tuple[dict[str, Measured], dict[str, Beside]]:
+    if options.voice is None and gauges is not None and (health := await gauges.health()) is not None:
+        options = replace(options, voice=health["engine"]["voices"][0])  # each protocol has its own default
+    console.print(f"measuring {', '.join(protocols)} in turn", markup=False)
+    whole = await measure(target, gauges, options, None, console, protocols=protocols)
+    parts = {
+        name: replace(whole, heard=heard, figures=figures(heard, harness_lag_s=whole.watch.harness_lag_s))
+        for name, heard in by_protocol(whole.heard, protocols).items()
+    }
+    return parts, beside_native(whole.heard, protocols)
 
 
 @asynccontextmanager
@@ -130,7 +148,7 @@ async def _server(where: Where) -> AsyncIterator[str | None]:
 
 @asynccontextmanager
 async def _target(
-    options: LatencyOptions, where: Where, protocol: str, url: str | None
+    options: LatencyOptions, where: Where, url: str | None
 ) -> AsyncIterator[tuple[Target, Gauges | None]]:
     if url is None:
         assert where.baseline is not None
@@ -140,14 +158,13 @@ async def _target(
         return
     gauges = Gauges(url)
     sockets = url.replace("http", "ws", 1).rstrip("/")
-    target: Target
-    match protocol:
-        case "openai":
-            target = OpenAiTarget(url, where.model)
-        case "elevenlabs":
-            target = ElevenLabsTarget(sockets)
-        case _:
-            target = NativeTarget(f"{sockets}/v1/stream", gauges.active)
+    makers: dict[str, Callable[[], Target]] = {
+        "openai": lambda: OpenAiTarget(url, where.model),
+        "elevenlabs": lambda: ElevenLabsTarget(sockets),
+        NATIVE: lambda: NativeTarget(f"{sockets}/v1/stream", gauges.active),
+    }
+    targets = {name: makers[name]() for name in where.protocols}
+    target = InTurn(targets) if len(targets) > 1 else targets[where.protocol]
     async with _closing(target, gauges) as pair:
         yield pair
 

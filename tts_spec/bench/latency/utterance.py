@@ -41,6 +41,7 @@ class Request:
     seed: int = 0
     drafter: str | None = None  # None = nothing said about it
     voice: str | None = None
+    protocol: str | None = None  # where several are measured in one load
     words_per_s: float | None = None  # text comes by the word, as from a language model; None = whole
     leave: Leave | None = None
     leave_after_s: float = 0.0  # after the first audio
