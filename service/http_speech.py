@@ -30,6 +30,7 @@ from tts_spec.types import SpeakOptions, SpeechError
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Response]]
+Refuse = Callable[[SpeechError, int], Response]  # an error and its HTTP status in the API's own form
 
 FORBIDDEN_ORIGIN = "forbidden_origin"
 STATUS: dict[str, int] = {
@@ -64,6 +65,30 @@ class AnswerShape(Protocol):
 
     def refusal(self, error: SpeechError, status: int) -> Response:
         """The answer when there is no audio."""
+
+
+class AudioBody:
+    """The ``AnswerShape`` of the bytes of a format and nothing else; the base of those that say more."""
+
+    def __init__(self, media_type: str, refuse: Refuse) -> None:
+        self.media_type = media_type
+        self._refuse = refuse
+
+    def piece(self, piece: Piece) -> bytes:
+        """See ``AnswerShape``."""
+        return piece.audio
+
+    def end(self, last: Piece) -> bytes:
+        """See ``AnswerShape``."""
+        return b""
+
+    def broken(self, error: SpeechError) -> bytes | None:
+        """See ``AnswerShape``. Nothing may stand between samples: the body breaks off."""
+        return None
+
+    def refusal(self, error: SpeechError, status: int) -> Response:
+        """See ``AnswerShape``."""
+        return self._refuse(error, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +139,7 @@ def let_in(streams: Streams, request: Request) -> Client:
     return streams.studio.keys.client(shown_key(request.headers, request.query_params))
 
 
-def telling(refuse: Callable[[SpeechError, int], Response], handler: Handler) -> Handler:
+def telling(refuse: Refuse, handler: Handler) -> Handler:
     """``handler``, with what it refuses told in the API's own form."""
 
     async def told(request: Request) -> Response:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from starlette.responses import JSONResponse, Response
 
-from service.http_speech import SpeechOrder
+from service.http_speech import AudioBody, SpeechOrder
 from service.messages import ErrorCode
 from service.speech import Piece, split_speed
 from service.voices import VoiceBook
@@ -97,34 +97,11 @@ def _describe(error: SpeechError, status: int) -> dict[str, Any]:
     }
 
 
-class AudioBody:
-    """``stream_format`` audio: the bytes of the format and nothing else."""
-
-    def __init__(self, audio_format: AudioFormat) -> None:
-        self.media_type = audio_format.media_type
-
-    def piece(self, piece: Piece) -> bytes:
-        """See ``http_speech.AnswerShape``."""
-        return piece.audio
-
-    def end(self, last: Piece) -> bytes:
-        """See ``http_speech.AnswerShape``."""
-        return b""
-
-    def broken(self, error: SpeechError) -> bytes | None:
-        """See ``http_speech.AnswerShape``. Nothing may stand between samples: the body breaks off."""
-        return None
-
-    def refusal(self, error: SpeechError, status: int) -> Response:
-        """See ``http_speech.AnswerShape``."""
-        return refuse(error, status)
-
-
 class EventBody(AudioBody):
     """``stream_format`` sse: events ``speech.audio.delta``, then ``speech.audio.done`` with the usage."""
 
     def __init__(self, characters: int) -> None:
-        self.media_type = "text/event-stream"
+        super().__init__("text/event-stream", refuse)
         self._characters = characters
 
     def piece(self, piece: Piece) -> bytes:

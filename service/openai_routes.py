@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from service import openai_api
-from service.http_speech import HttpSpeech, let_in, read_json, telling
+from service.http_speech import AudioBody, HttpSpeech, let_in, read_json, telling
 from service.streams import Streams
 
 
@@ -23,7 +23,7 @@ def openai_routes(streams: Streams) -> list[Route]:
             return HttpSpeech(
                 streams, client, order, openai_api.EventBody(len(order.text)), {"Cache-Control": "no-cache"}
             )
-        return HttpSpeech(streams, client, order, openai_api.AudioBody(order.format), {})
+        return HttpSpeech(streams, client, order, AudioBody(order.format.media_type, openai_api.refuse), {})
 
     async def audio_voices(request: Request) -> Response:
         let_in(streams, request)

@@ -28,7 +28,8 @@ class ServerOptions:
     close_context_cancels: bool = (
         False  # ElevenLabs: close_context after text with flush stops; else what was flushed is spoken
     )
-    max_sessions: int = 16  # sockets and requests served at once; one more is told overloaded
+    max_sessions: int = 16  # sockets and requests served at once
+    max_waiting: int = 16  # beside those: they wait in the engine's queue until there is room, or are told overloaded
     max_message_bytes: int = 65_536  # of one message of a socket (UTF-8)
     max_body_bytes: int = 1_048_576  # of one HTTP request
     max_text_chars: int = 200_000  # of one stream over a socket
@@ -44,6 +45,7 @@ class ServerOptions:
         if self.wyoming_port is not None:
             _whole("wyoming_port", self.wyoming_port, 0, 65_535)
         _whole("max_sessions", self.max_sessions, 1, 100_000)
+        _whole("max_waiting", self.max_waiting, 0, 100_000)
         _whole("max_message_bytes", self.max_message_bytes, 256, 16_777_216)
         _whole("max_body_bytes", self.max_body_bytes, 256, 1_073_741_824)
         _whole("max_text_chars", self.max_text_chars, 1, 1_000_000_000)

@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket
 
 from service.actions import SocketProtocol
 from service.credentials import shown_key
+from service.keys import Client
 from service.messages import ErrorCode
 from service.metrics import Metrics
 from service.options import ServerOptions
@@ -65,25 +66,23 @@ class Streams:
             await socket.close()  # before the handshake, so as HTTP 403: a page of another site learns nothing
             return
         await socket.accept()
-        session = SocketSession(socket, protocol, self.studio)
-        try:
-            self.admit()
-            key = shown_key(socket.headers, socket.query_params)
-            if key is not None or not key_may_follow or not self.studio.keys.asks:
-                session.login(self.studio.keys.client(key))
-        except SpeechError as error:
-            session.fail(error)
-            await session.run()
-            return
-        with self.visit(session):
-            await session.run()
+        keys, key = self.studio.keys, shown_key(socket.headers, socket.query_params)
+
+        def who() -> Client | None:
+            return None if key is None and key_may_follow and keys.asks else keys.client(key)
+
+        await self._stay(SocketSession(socket, protocol, self.studio), who)
 
     async def serve_trusted(self, wire: Wire, protocol: SocketProtocol) -> None:
         """The same for a connection of a protocol that knows neither keys nor web pages."""
-        session = SocketSession(wire, protocol, self.studio)
+        await self._stay(SocketSession(wire, protocol, self.studio), lambda: self.studio.keys.anyone)
+
+    async def _stay(self, session: SocketSession, who: Callable[[], Client | None]) -> None:
+        """Run ``session``, or tell it why not. ``who``: is there (None: will be told in a message); raises ``SpeechError``."""
         try:
             self.admit()
-            session.login(self.studio.keys.anyone)
+            if (client := who()) is not None:
+                session.login(client)
         except SpeechError as error:
             session.fail(error)
             await session.run()
@@ -95,10 +94,11 @@ class Streams:
         """Raises ``SpeechError`` when the server takes no more."""
         if self._draining:
             raise SpeechError(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN)
-        if len(self._live) >= self.options.max_sessions:
+        most = self.options.max_sessions + self.options.max_waiting  # which of them are served first, the engine knows
+        if len(self._live) >= most:
             raise SpeechError(
                 ErrorCode.OVERLOADED,
-                f"{len(self._live)} sessions are being served; allowed: {self.options.max_sessions}; try again later",
+                f"{len(self._live)} sessions are being served or wait; allowed: {most}; try again later",
             )
 
     @contextmanager

@@ -118,7 +118,7 @@ def serve(
         int | None, typer.Option(help="Of Wyoming, for Home Assistant (usually 10200); default: off.")
     ] = None,
     max_sessions: Annotated[
-        int | None, typer.Option(help="Streams served at once, default 16; one more is told overloaded.")
+        int | None, typer.Option(help="Streams served at once, default 16; others wait for two seconds, then are told overloaded.")
     ] = None,
     tls_certificate: Annotated[str | None, typer.Option(help="PEM file: serve https and wss.")] = None,
     tls_key: Annotated[str | None, typer.Option(help="PEM file, where the key is not beside the certificate.")] = None,
@@ -151,7 +151,7 @@ def serve(
         "allow_anyone": allow_anyone,
     }
     options = load_options(config, os.environ, given)
-    limits = EngineOptions(max_sessions=options.max_sessions, max_queued=options.max_sessions)
+    limits = EngineOptions(max_sessions=options.max_sessions, max_queued=options.max_waiting)
     engine = ProcessEngine(EngineSetup(bundle, device, dtype, limits, read_lexicon(settings_file(config))))
     megabytes = engine.metrics()["kv_cache_bytes"] / 1e6
     console.print(f"KV caches of {limits.max_sessions} sessions: {megabytes:.1f} MB", highlight=False)
@@ -280,17 +280,29 @@ def latency(
 
 @bench.command()
 def quality(
-    n: Annotated[int, typer.Option(help="Held-out sentences.")] = 60,
+    n: Annotated[int, typer.Option(help="Held-out sentences, voices in turn.")] = 60,
+    speeds: Annotated[str, typer.Option(help="Taken in turn.")] = "1,1,1,0.8,1.25",
+    voice: Annotated[str | None, typer.Option(help="Only this one, or several: a,b.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Folder of clips and scores that later runs reuse.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a PNG: spectrograms of the first four.")] = None,
     bundle: Bundle = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Words and sound beside the teacher's and the codec's own on the same held-out sentences (needs the extras eval, train)."""
-    from tts_spec.bench.quality import run
+    from tts_spec.bench.quality import QualityOptions, run
     from tts_spec.synthesizer import Synthesizer
 
-    _report(run(Synthesizer.load(bundle, device, dtype), n, console), as_json)
+    options = QualityOptions(n, _numbers("speeds", speeds), tuple(voice.split(",")) if voice else None, keep, plot)
+    _report(run(Synthesizer.load(bundle, device, dtype), options, console), as_json)
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise SpeechError("invalid_value", f"{name} is {text!r}; allowed: numbers like 0.8,1", name) from None
 
 
 def _report(result: dict[str, Any], as_json: bool) -> None:

@@ -13,11 +13,10 @@ from service.elevenlabs.alignment import CharacterClock, Span
 from service.elevenlabs.formats import output_format
 from service.elevenlabs.messages import ERROR_NAMES
 from service.elevenlabs.settings import read_seed, speed_of
-from service.http_speech import SpeechOrder
+from service.http_speech import AudioBody, SpeechOrder
 from service.messages import ErrorCode
 from service.speech import Piece, split_speed
 from service.voices import VoiceBook
-from tts_spec.audio.formats import AudioFormat
 from tts_spec.types import SpeakOptions, SpeechError, Word
 
 MODELS = ("eleven_flash_v2_5", "eleven_turbo_v2_5", "eleven_multilingual_v2")
@@ -54,41 +53,11 @@ def refuse(error: SpeechError, status: int) -> Response:
     return JSONResponse({"detail": detail | ({"param": error.field} if error.field else {})}, status)
 
 
-class _Shape:
-    """What the answers have in common."""
-
-    media_type: str
-
-    def end(self, last: Piece) -> bytes:
-        """See ``http_speech.AnswerShape``."""
-        return b""
-
-    def broken(self, error: SpeechError) -> bytes | None:
-        """See ``http_speech.AnswerShape``. The body breaks off: this API has no word for it."""
-        return None
-
-    def refusal(self, error: SpeechError, status: int) -> Response:
-        """See ``http_speech.AnswerShape``."""
-        return refuse(error, status)
-
-
-class AudioBody(_Shape):
-    """The bytes of the format and nothing else."""
-
-    def __init__(self, audio_format: AudioFormat) -> None:
-        self.media_type = audio_format.media_type
-
-    def piece(self, piece: Piece) -> bytes:
-        """See ``http_speech.AnswerShape``."""
-        return piece.audio
-
-
-class TimedLines(_Shape):
+class TimedLines(AudioBody):
     """A JSON object a line: audio and the characters that begin in it, in seconds of the whole answer."""
 
-    media_type = "application/x-ndjson"
-
     def __init__(self, text: str) -> None:
+        super().__init__("application/x-ndjson", refuse)
         self._clock = CharacterClock()
         self._clock.text(text)
         self._from_s = 0.0
@@ -105,12 +74,11 @@ class TimedLines(_Shape):
         return json.dumps(line).encode() + b"\n"
 
 
-class TimedWhole(_Shape):
+class TimedWhole(AudioBody):
     """One JSON object: the audio as it is made, then all characters, whose times are known only then."""
 
-    media_type = "application/json"
-
     def __init__(self, text: str) -> None:
+        super().__init__("application/json", refuse)
         self._text = text
         self._words: list[Word] = []
         self._rest = b""  # base64 takes three bytes at a time

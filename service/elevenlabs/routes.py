@@ -10,10 +10,10 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from service.elevenlabs import http_api
-from service.elevenlabs.http_api import AudioBody, TimedLines, TimedWhole
+from service.elevenlabs.http_api import TimedLines, TimedWhole
 from service.elevenlabs.settings import plain_settings, read_settings
 from service.elevenlabs.sockets import MultiStreamInput, StreamInput
-from service.http_speech import AnswerShape, Handler, HttpSpeech, SpeechOrder, let_in, read_json, telling
+from service.http_speech import AnswerShape, AudioBody, Handler, HttpSpeech, SpeechOrder, let_in, read_json, telling
 from service.streams import Streams
 from tts_spec.types import SpeechError
 
@@ -57,7 +57,7 @@ def elevenlabs_routes(streams: Streams) -> list[BaseRoute]:
         return JSONResponse({"voices": found, "has_more": False, "total_count": len(found), "next_page_token": None})
 
     def whole(order: SpeechOrder) -> AnswerShape:
-        return AudioBody(order.format)
+        return AudioBody(order.format.media_type, http_api.refuse)
 
     return [
         Route(PATH, speech(whole, live=False), methods=["POST"]),

@@ -70,7 +70,7 @@ async def test_an_error_ends_with_exit_code_1_while_standard_input_is_open(
 
 
 async def test_a_full_server_is_an_error(fake: FakeEngine, tmp_path: Path) -> None:
-    async with stream_url(fake, max_sessions=1) as url, connect(url) as socket:
+    async with stream_url(fake, max_sessions=1, max_waiting=0) as url, connect(url) as socket:
         await send(socket, {"type": "start"})
         await hear(socket, until="started")
         client = await start(tmp_path / "out.wav", url)

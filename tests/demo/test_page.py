@@ -139,7 +139,7 @@ async def test_i58_an_error_is_told_in_words(
 
 
 async def test_a_full_server_is_told_in_words(browser: Browser, fake: FakeEngine) -> None:
-    async with open_demo(browser, fake, max_sessions=1) as demo, connect(demo.stream) as socket:
+    async with open_demo(browser, fake, max_sessions=1, max_waiting=0) as demo, connect(demo.stream) as socket:
         await send(socket, {"type": "start"})
         await hear(socket, until="started")
         await demo.speak("Hello")

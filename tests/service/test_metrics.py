@@ -106,7 +106,7 @@ async def test_e36_the_real_engine_counts_the_cancelled_too(engine: Engine) -> N
 async def test_refusals_are_counted(fake: FakeEngine, who: str) -> None:
     if who == "engine":
         fake.refusal = SpeechError("overloaded", "no room")
-    async with stream_url(fake, max_sessions=1 if who == "server" else 4) as url, connect(url) as first:
+    async with stream_url(fake, max_sessions=1 if who == "server" else 4, max_waiting=0) as url, connect(url) as first:
         await send(first, START | {"voice": "ada"})
         await hear(first, until="started" if who == "server" else None)
         heard = await speak(url, "Hello")

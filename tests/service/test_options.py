@@ -20,6 +20,7 @@ from tts_spec.types import SpeechError
         ("port", "80"),
         ("max_sessions", 0),
         ("max_sessions", True),
+        ("max_waiting", -1),
         ("max_message_bytes", 1),
         ("max_text_chars", 0),
         ("idle_s", 0),

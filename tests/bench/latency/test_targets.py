@@ -139,7 +139,7 @@ async def test_native_an_engine_slower_than_real_time_shows_as_underruns() -> No
 
 @pytest.mark.parametrize("who", ["server", "engine"])
 async def test_native_refused(fake: FakeEngine, who: str) -> None:
-    async with native(fake, max_sessions=1) as target, connect(target._url) as other:
+    async with native(fake, max_sessions=1, max_waiting=0) as target, connect(target._url) as other:
         if who == "server":
             await send(other, {"type": "start"})
             await hear(other, until="started")
