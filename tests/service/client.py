@@ -98,7 +98,7 @@ def loudest_hz(samples: np.ndarray, rate: int = 24_000) -> float:
 
 
 def is_same_sound(one: bytes, other: bytes) -> bool:
-    """Whether 16-bit samples are the same to the last bit: that one the codec rounds by how many frames it decodes at once, and so by time."""
+    """Whether 16-bit samples are the same to the last bit; that one depends on how many frames the codec decodes at once, so on time."""
     if len(one) != len(other):
         return False
     return bool(np.all(np.abs(np.frombuffer(one, "<i2").astype(int) - np.frombuffer(other, "<i2")) <= 1))
