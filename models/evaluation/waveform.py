@@ -20,18 +20,23 @@ _SHORTEST_S = 0.05
 def resampled(pcm: Pcm, sample_rate: int, target_rate: int) -> Pcm:
     """``pcm`` (mono, [-1, 1]) at ``target_rate``: float32 [about N * target_rate / sample_rate], clipped to [-1, 1].
 
-    Raises SpeechError when ``pcm`` is not one-dimensional, not finite or shorter than 50 ms, or the rate is no rate.
+    Raises SpeechError as ``checked``.
     """
+    checked(pcm, sample_rate)
+    wave = torch.from_numpy(np.ascontiguousarray(pcm, dtype=np.float32))
+    if sample_rate != target_rate:
+        wave = torchaudio.functional.resample(wave, sample_rate, target_rate)
+    return wave.clamp(-1, 1).numpy()
+
+
+def checked(pcm: Pcm, sample_rate: int) -> None:
+    """Raises SpeechError when ``pcm`` is not one-dimensional, not finite or shorter than 50 ms, or the rate is no rate."""
     if not 1_000 <= sample_rate <= 384_000:
         raise SpeechError("invalid_value", f"sample_rate is {sample_rate}; allowed: 1000 to 384000", "sample_rate")
     if pcm.ndim != 1 or len(pcm) < _SHORTEST_S * sample_rate or not np.isfinite(pcm).all():
         raise SpeechError(
             "invalid_value", f"pcm has shape {pcm.shape}; allowed: one dimension, finite, at least 50 ms", "pcm"
         )
-    wave = torch.from_numpy(np.ascontiguousarray(pcm, dtype=np.float32))
-    if sample_rate != target_rate:
-        wave = torchaudio.functional.resample(wave, sample_rate, target_rate)
-    return wave.clamp(-1, 1).numpy()
 
 
 def packaged_file(package: str, path: str) -> Path:

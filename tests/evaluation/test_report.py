@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from models.evaluation.dnsmos import Dnsmos
+from models.evaluation.edges import Edges
 from models.evaluation.f0 import Melody
 from models.evaluation.pauses import Pauses
 from models.evaluation.report import ClipScore, score_clip, summarise
@@ -26,7 +27,8 @@ def _score(words: Errors, mos: float, similarity: float | None) -> ClipScore:
         distill_mos=mos,
         dnsmos=Dnsmos(mos, mos, mos, mos),
         melody=Melody(None, None, 0.0),
-        pauses=Pauses(0.1, 0.1, 1, 0.3, mos / 10),
+        pauses=Pauses(0.1, 0.2, 1, 0.3, mos / 10),
+        edges=Edges(-60.0, -40.0 - 10 * mos, mos > 3, mos / 100, 3),
         similarity=similarity,
     )
 
@@ -37,7 +39,10 @@ def test_summary_weighs_words_not_clips() -> None:
     assert (summary.substitutions, summary.deletions, summary.insertions) == (1, 1, 1)
     assert (summary.distill_mos, summary.dnsmos_p808, summary.longest_pause_s) == (3.0, 3.0, 0.4)
     assert summary.similarity == 0.5
+    assert summary.lost == 0.5  # one of two clips, although 70 % of the words are right
+    assert (summary.last_dbfs, summary.cut, summary.jump, summary.clipped) == (-70.0, 1, 0.04, 6)
     assert summary.spread_semitones is None
+    assert _score(Errors(), 4.0, None).spoken_s == pytest.approx(1.7)
     assert summary.as_dict()["wer"] == 0.3
     with pytest.raises(SpeechError, match="scores is empty"):
         summarise([])

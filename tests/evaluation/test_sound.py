@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.evaluation.edges import level_dbfs, measure_edges
 from models.evaluation.f0 import melody, track_f0
 from models.evaluation.pauses import measure_pauses
 from models.evaluation.waveform import packaged_file, resampled
@@ -83,3 +84,26 @@ def test_melody() -> None:
     assert found.voiced_share == pytest.approx(4 / 6)
     assert melody(np.zeros(9, dtype=np.float32)).median_hz is None
     assert not track_f0(silence(0.5), RATE).any()
+
+
+def test_edges_of_a_whole_clip_and_of_one_that_is_cut() -> None:
+    whole = np.concatenate([silence(0.06), tone(0.5), silence(0.06)])
+    found = measure_edges(whole, RATE)
+    assert (found.first_dbfs, found.last_dbfs, found.jump, found.clipped) == (-100.0, -100.0, 0.0, 0)
+    assert not found.cut
+    faded = np.concatenate([tone(0.5) * np.linspace(0, 1, RATE // 2, dtype=np.float32), silence(0.06)])
+    assert not measure_edges(faded, RATE).cut  # begins at once, but softly
+    for cut in (whole[: RATE // 3], whole[RATE // 3 :]):
+        assert measure_edges(cut, RATE).cut
+    click = whole.copy()
+    click[-1] = -0.3
+    assert measure_edges(click, RATE).jump == pytest.approx(0.3)
+
+
+def test_levels_and_clipping() -> None:
+    sine = np.sin(np.arange(RATE) * 0.1).astype(np.float32)
+    assert level_dbfs(sine) == pytest.approx(-3.01, abs=0.01)
+    assert measure_edges(0.5 * sine, RATE).clipped == 0
+    assert measure_edges(np.clip(4 * sine, -1, 1), RATE).clipped > 1000
+    with pytest.raises(SpeechError, match="at least 50 ms"):
+        measure_edges(tone(0.01), RATE)
