@@ -91,7 +91,7 @@ class StartMessage(_Message):
     live: bool = True
     budget: BudgetFields = BudgetFields()
     max_wait_ms: float = 1000.0
-    timestamps: bool = False  # send TimestampsMessage
+    timestamps: bool = False  # send OnsetsMessage and TimestampsMessage
     speculation: bool = False  # send SpeculationMessage
 
     def speak_options(self) -> SpeakOptions:
@@ -157,6 +157,22 @@ class WordTiming(_Message):
     end_s: float
 
 
+class WordBegin(_Message):
+    """One word that begins to sound: as in ``WordTiming``, its end not known yet."""
+
+    text: str
+    start_char: int
+    end_char: int
+    start_s: float
+
+
+class OnsetsMessage(_Message):
+    """Words that begin in the audio that follows; sent before it."""
+
+    type: Literal["onsets"] = "onsets"
+    words: tuple[WordBegin, ...]
+
+
 class TimestampsMessage(_Message):
     """Words whose times became known; sent before the audio of the same chunk."""
 
@@ -207,6 +223,7 @@ class ErrorMessage(_Message):
 
 ServerMessage = (
     StartedMessage
+    | OnsetsMessage
     | TimestampsMessage
     | WarningMessage
     | FlushedMessage

@@ -21,12 +21,14 @@ from service.messages import (
     FinishedMessage,
     FlushedMessage,
     FlushMessage,
+    OnsetsMessage,
     SpeculationMessage,
     StartedMessage,
     StartMessage,
     TextMessage,
     TimestampsMessage,
     WarningMessage,
+    WordBegin,
     WordTiming,
     parse,
 )
@@ -165,6 +167,8 @@ class StreamProtocol:
     def _piece(self, piece: Piece) -> list[Action]:
         # What describes the audio goes ahead of it, so that a player can show it in time.
         actions: list[Action] = [Send(WarningMessage(**asdict(warning))) for warning in piece.warnings]
+        if self._start.timestamps and piece.onsets:
+            actions.append(Send(OnsetsMessage(words=tuple(WordBegin(**asdict(onset)) for onset in piece.onsets))))
         if self._start.timestamps and piece.words:
             actions.append(Send(TimestampsMessage(words=tuple(WordTiming(**asdict(word)) for word in piece.words))))
         if self._start.speculation and piece.accepted:

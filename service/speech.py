@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from tts_spec.audio.encoder import Encoder
 from tts_spec.audio.formats import AudioFormat
 from tts_spec.engine.port import Engine, Event
-from tts_spec.types import Chunk, SpeakOptions, SpeechError, SpeechStats, SpeechWarning, Word
+from tts_spec.types import Chunk, SpeakOptions, SpeechError, SpeechStats, SpeechWarning, Word, WordOnset
 
 VOICE_SPEEDS = (0.7, 1.4)  # what the voice can do itself (SpeakOptions)
 
@@ -39,6 +39,7 @@ class Piece:
     start_s: float
     end_s: float
     words: tuple[Word, ...] = ()
+    onsets: tuple[WordOnset, ...] = ()
     warnings: tuple[SpeechWarning, ...] = ()
     accepted: tuple[bool, ...] = ()
     flushed: int = 0
@@ -154,9 +155,20 @@ class Speech:
         self._heard_s += len(chunk.pcm) / chunk.sample_rate / self._tempo
         self._over = chunk.stats is not None
         self._made_at.append(chunk.made_at)
-        words = chunk.words
+        words, onsets = chunk.words, chunk.onsets
         if self._tempo != 1.0:
             words = tuple(replace(w, start_s=w.start_s / self._tempo, end_s=w.end_s / self._tempo) for w in words)
+            onsets = tuple(replace(onset, start_s=onset.start_s / self._tempo) for onset in onsets)
         self._listener(
-            Piece(audio, start_s, self._heard_s, words, chunk.warnings, chunk.accepted, chunk.flushed, chunk.stats)
+            Piece(
+                audio=audio,
+                start_s=start_s,
+                end_s=self._heard_s,
+                words=words,
+                onsets=onsets,
+                warnings=chunk.warnings,
+                accepted=chunk.accepted,
+                flushed=chunk.flushed,
+                stats=chunk.stats,
+            )
         )

@@ -60,6 +60,16 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class WordOnset:
+    """A word that begins to sound; the ``Word`` follows when it is over."""
+
+    text: str
+    start_char: int
+    end_char: int
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What a live listener is promised. The engine takes a session only if it can keep this for everybody."""
 
@@ -164,6 +174,9 @@ class Chunk:
     pcm: Pcm
     sample_rate: int
     words: tuple[Word, ...] = ()
+    onsets: tuple[
+        WordOnset, ...
+    ] = ()  # words that begin in this audio or soon after it; each comes once, never later than its sound
     warnings: tuple[SpeechWarning, ...] = ()
     accepted: tuple[bool, ...] = ()
     flushed: int = 0  # how many flush marks of the caller were passed with this chunk

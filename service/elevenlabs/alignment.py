@@ -1,9 +1,8 @@
 """When each character of the caller's text sounds, told piece by piece of audio with no gap and no overlap.
 
-The engine times words, most of them only when they are over; clients of this API want every piece of audio to come with
-characters that span it whole, as they add the spans up to a clock. So characters of a word are spread evenly over it, what
-stands between words follows the word before, and a word that is just beginning shows its first character where the last
-word ended, unless punctuation says that there is a pause. Knows no message.
+The engine says when a word begins, and when it is over how long it was; clients of this API want every piece of audio to come
+with characters that span it whole, as they add the spans up to a clock. So the first character of a word is told where it
+begins, the others are spread evenly once it is over, and what stands between words follows the word before. Knows no message.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tts_spec.types import Word
-
-PAUSES = frozenset(".,;:!?…—–\n")
+from tts_spec.types import Word, WordOnset
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +37,17 @@ class CharacterClock:
     def __init__(self) -> None:
         self._text = ""
         self._next = 0  # the first character not yet told
-        self._words: deque[Word] = deque()  # known, not yet told whole
+        self._words: deque[Word] = deque()  # over, not yet told whole
+        self._onsets: deque[WordOnset] = deque()  # begun, their beginning not yet told
         self._said_s = 0.0  # end of the last word told
 
     def text(self, piece: str) -> None:
         """The caller sent text."""
         self._text += piece
 
-    def words(self, words: Iterable[Word]) -> None:
-        """The engine knows when these sound; in order."""
+    def words(self, onsets: Iterable[WordOnset], words: Iterable[Word]) -> None:
+        """These begin, and those are over; both in order."""
+        self._onsets.extend(onsets)
         self._words.extend(words)
 
     def take(self, start_s: float, end_s: float, *, last: bool = False) -> Span:
@@ -70,8 +69,8 @@ class CharacterClock:
             self._up_to(self._gap_end(), word.end_s, found)
         if last:
             self._up_to(len(self._text), self._said_s, found)
-        elif not self._words and self._said_s < end_s and self._goes_on():
-            self._up_to(self._gap_end() + 1, self._said_s, found)
+        elif not self._words:
+            self._begin(end_s, found)
         return _span(found, start_s, end_s)
 
     def _up_to(self, end: int, at_s: float, found: list[tuple[str, float]]) -> None:
@@ -86,17 +85,14 @@ class CharacterClock:
                 return index
         return len(self._text)
 
-    def _goes_on(self) -> bool:
-        """The next word is there and follows the last one without a pause, or is the first of all."""
-        first = self._gap_end()
-        if first == len(self._text):
-            return False
-        between = first
-        while between and not self._text[between - 1].isalnum():
-            between -= 1
-        if between == first and first:
-            return False  # its beginning has been told
-        return not PAUSES & set(self._text[between:first])
+    def _begin(self, end_s: float, found: list[tuple[str, float]]) -> None:
+        """Tell the first character of the word that begins before ``end_s`` and goes on after it."""
+        while self._onsets and self._onsets[0].start_char < self._next:
+            self._onsets.popleft()
+        if self._onsets and self._onsets[0].start_s < end_s:
+            onset = self._onsets.popleft()
+            self._up_to(onset.start_char, self._said_s, found)
+            self._up_to(onset.start_char + 1, onset.start_s, found)
 
 
 def _span(found: list[tuple[str, float]], start_s: float, end_s: float) -> Span:

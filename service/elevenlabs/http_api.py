@@ -64,7 +64,7 @@ class TimedLines(AudioBody):
 
     def piece(self, piece: Piece) -> bytes:
         """See ``http_speech.AnswerShape``."""
-        self._clock.words(piece.words)
+        self._clock.words(piece.onsets, piece.words)
         if not piece.audio:
             return b""
         alignment = _alignment(self._clock.take(self._from_s, piece.end_s, last=piece.stats is not None))
@@ -98,7 +98,7 @@ class TimedWhole(AudioBody):
         """See ``http_speech.AnswerShape``."""
         clock = CharacterClock()
         clock.text(self._text)
-        clock.words(self._words)
+        clock.words((), self._words)
         alignment = json.dumps(_alignment(clock.take(0.0, last.end_s, last=True)))
         rest = self._opening() + base64.b64encode(self._rest)
         return rest + f'", "alignment": {alignment}, "normalized_alignment": {alignment}}}'.encode()

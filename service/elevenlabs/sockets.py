@@ -196,7 +196,7 @@ class _Sockets(ABC):
 
     def _audio(self, context: _Context, piece: Piece) -> list[Action]:
         """The frames of one piece; a frame holds so much that every client reads it."""
-        context.clock.words(piece.words)
+        context.clock.words(piece.onsets, piece.words)
         start_s = piece.start_s if context.held_from_s is None else context.held_from_s
         if not piece.audio:
             context.held_from_s = start_s

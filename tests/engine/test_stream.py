@@ -97,6 +97,21 @@ def test_what_cannot_be_spoken_is_named(tiny: Synthesizer) -> None:
     assert [word.text for word in speech.words] == ["Good", "day"]
 
 
+def test_a_word_is_told_with_the_audio_in_which_it_begins_and_again_when_it_is_over(tiny: Synthesizer) -> None:
+    begun: dict[int, float] = {}
+    given_s = 0.0
+    for chunk in tiny.stream(["Hello there, my good old friend."], seed=4):
+        for onset in chunk.onsets:
+            assert onset.start_char not in begun
+            assert onset.start_s >= given_s  # none of its sound has gone before
+            begun[onset.start_char] = onset.start_s
+        for word in chunk.words:
+            assert begun[word.start_char] == word.start_s
+        given_s += len(chunk.pcm) / chunk.sample_rate
+        assert all(word.start_s <= given_s for word in chunk.words)
+    assert len(begun) == 6
+
+
 def test_words_point_at_the_callers_characters_and_cover_the_audio_in_order(tiny: Synthesizer) -> None:
     text = "It costs $5. Call me!"
     speech = tiny.speak(text)

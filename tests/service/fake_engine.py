@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tts_spec.engine.port import EngineInfo, Listener
-from tts_spec.types import Chunk, SpeakOptions, SpeechError, SpeechStats, SpeechWarning, VoiceInfo, Word
+from tts_spec.types import Chunk, SpeakOptions, SpeechError, SpeechStats, SpeechWarning, VoiceInfo, Word, WordOnset
 
 RATE = 24_000
 FRAME = 600
@@ -107,12 +107,14 @@ class FakeSession:
             warnings.append(warning)
             self._items.popleft()
         words: tuple[Word, ...] = ()
+        onsets: tuple[WordOnset, ...] = ()
         flushed = count = 0
         item = self._items[0] if self._items else None
         if isinstance(item, _Spoken):
             start = self.frames * FRAME / RATE
             if item.text:
                 words = (Word(item.text, item.start, item.end, start, start + item.frames * FRAME / RATE),)
+                onsets = (WordOnset(item.text, item.start, item.end, start),)
                 item.text = ""
             count = min(item.frames, MAX_CHUNK_FRAMES, 2**self.chunks)
             item.frames -= count
@@ -133,7 +135,7 @@ class FakeSession:
         self.outstanding += 1
         self.most_outstanding = max(self.most_outstanding, self.outstanding)
         accepted = tuple((self.frames + i) % 3 != 0 for i in range(4 * count))
-        return Chunk(pcm, RATE, words, tuple(warnings), accepted, flushed, stats)
+        return Chunk(pcm, RATE, words, onsets, tuple(warnings), accepted, flushed, stats)
 
     def _cut(self, last: bool) -> None:
         pattern = r"\S+" if last else r"\S+(?=\s)"

@@ -68,5 +68,5 @@ def test_the_examples_show_every_message() -> None:
     shown = {(side or "S", json.loads(example)["type"]) for side, example in EXAMPLES}
     assert {kind for side, kind in shown if side == "C"} == {"start", "text", "flush", "end"}
     assert {kind for side, kind in shown if side == "S"} == {
-        "started", "timestamps", "warning", "speculation", "flushed", "end", "error",
+        "started", "onsets", "timestamps", "warning", "speculation", "flushed", "end", "error",
     }  # fmt: skip

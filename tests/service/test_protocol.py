@@ -19,7 +19,7 @@ from service.protocol import State, StreamProtocol
 from service.speech import Piece
 from tests.service.fake_engine import FRAME, INFO, RATE
 from tts_spec.audio.formats import AudioFormat
-from tts_spec.types import SpeechError, SpeechStats, SpeechWarning, Word
+from tts_spec.types import SpeechError, SpeechStats, SpeechWarning, Word, WordOnset
 
 OPTIONS = ServerOptions(max_message_bytes=300, max_text_chars=100)
 STATS = SpeechStats(
@@ -132,16 +132,26 @@ def test_a_piece_without_bytes_sends_no_empty_frame() -> None:
 def test_a_piece_is_told_in_order() -> None:
     machine = make("start", timestamps=True, speculation=True)
     chunk = Piece(
-        SILENCE, 0, FRAME_S, (Word("Hello", 0, 5, 0.0, 0.1),), (SpeechWarning("x", "y", 0, 1),), (True, False), 1, STATS
+        SILENCE,
+        0,
+        FRAME_S,
+        words=(Word("Hello", 0, 5, 0.0, 0.1),),
+        onsets=(WordOnset("you", 6, 9, 0.1),),
+        warnings=(SpeechWarning("x", "y", 0, 1),),
+        accepted=(True, False),
+        flushed=1,
+        stats=STATS,
     )
     assert names(machine.event(chunk)) == [
-        "warning", "timestamps", "speculation", "SendAudio", "flushed", "Consumed", "end", "Over", "Close",
+        "warning", "onsets", "timestamps", "speculation", "SendAudio", "flushed", "Consumed", "end", "Over", "Close",
     ]  # fmt: skip
     assert machine.state is State.CLOSED
 
 
 def test_extras_are_sent_only_when_asked_for() -> None:
-    chunk = Piece(SILENCE, 0, FRAME_S, (Word("Hello", 0, 5, 0.0, 0.1),), (), (True,))
+    chunk = Piece(
+        SILENCE, 0, FRAME_S, (Word("Hello", 0, 5, 0.0, 0.1),), (WordOnset("Hello", 0, 5, 0.0),), accepted=(True,)
+    )
     assert names(make("start").event(chunk)) == ["SendAudio", "Consumed"]
 
 

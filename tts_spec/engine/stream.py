@@ -272,6 +272,7 @@ class SpeechStream:
             pcm=pcm,
             sample_rate=self._sample_rate,
             words=self._words.take(),
+            onsets=self._words.take_onsets(),
             warnings=tuple(self._warnings),
             accepted=tuple(self._accepted_flags),
             flushed=flushed,

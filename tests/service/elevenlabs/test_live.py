@@ -124,7 +124,7 @@ async def test_contexts_speak_side_by_side(engine: Engine) -> None:
             await say(socket, {"text": ""}, {"close_socket": True})
             frames, code = await read(socket)
     assert code == 1000
-    assert {name: audio_of(frames, name) for name in texts} == alone
+    assert all(is_same_sound(audio_of(frames, name), alone[name]) for name in texts)
     assert sorted(each["contextId"] for each in frames if each["isFinal"]) == ["a", "b"]
 
 
