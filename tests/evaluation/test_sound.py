@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from models.evaluation.edges import level_dbfs, measure_edges
 from models.evaluation.f0 import melody, track_f0
+from models.evaluation.noise import longest_noise_s
 from models.evaluation.pauses import measure_pauses
 from models.evaluation.waveform import packaged_file, resampled
 from tts_spec.types import Pcm, SpeechError
@@ -107,3 +108,11 @@ def test_levels_and_clipping() -> None:
     assert measure_edges(np.clip(4 * sine, -1, 1), RATE).clipped > 1000
     with pytest.raises(SpeechError, match="at least 50 ms"):
         measure_edges(tone(0.01), RATE)
+
+
+def test_noise_is_found_and_speech_like_sound_is_not() -> None:
+    hiss = np.random.default_rng(0).normal(0, 0.05, int(0.6 * RATE)).astype(np.float32)
+    assert longest_noise_s(np.concatenate([tone(0.5), hiss, tone(0.5)]), RATE) == pytest.approx(0.6, abs=0.05)
+    assert longest_noise_s(np.concatenate([tone(0.5), hiss[: RATE // 10], tone(0.5)]), RATE) < 0.15
+    for quiet in (tone(1.0), silence(1.0), hiss * 0.01):
+        assert longest_noise_s(quiet, RATE) == 0

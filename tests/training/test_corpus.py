@@ -16,7 +16,7 @@ from models.training.composed import composed_sentences
 from models.training.corpus import Planned, held_out, make_utterance, parse_voices, plan, write_shard
 from models.training.corpus_reader import decode_audio, load_audio, read_corpus, read_shard
 from models.training.packages import cached_folder, npm_package
-from models.training.teacher import Teacher, TeacherSpeech, phonemise, vocabulary
+from models.training.teacher import Teacher, TeacherPace, TeacherSpeech, phonemise, vocabulary
 from models.training.texts import is_held_out
 from tts_spec.text.symbols import SYMBOLS
 from tts_spec.types import SpeechError
@@ -146,6 +146,7 @@ def test_the_teacher_speaks_with_exact_durations() -> None:
     assert 70 < np.median(voiced) < 200  # a man's voice
     again = teacher.speak(phonemes, "bm_fable", 1.23)
     assert again.durations == speech.durations
+    assert TeacherPace.load().durations(phonemes, "bm_fable", 1.23) == speech.durations
     assert np.array_equal(again.f0, speech.f0)
     assert sum(teacher.speak(phonemes, "bm_fable", 0.8).durations) > sum(speech.durations)
     pcm = decode_audio(corpus.encode_audio(speech.pcm))
