@@ -18,7 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from models.codec.codec import CodecConfig, NeuralCodec
+from models.codec.codec import Codec, CodecConfig, NeuralCodec
+from models.codec.packed import PackedCodec
 from models.speech_lm import SpeechLm, SpeechLmConfig
 
 FORMAT = 1
@@ -96,7 +97,7 @@ class Bundle:
     """A loaded bundle, all modules in evaluation mode on one device."""
 
     manifest: Manifest
-    codec: NeuralCodec
+    codec: Codec[Any]
     target: SpeechLm
     drafters: Mapping[str, SpeechLm]
     device: torch.device
@@ -166,7 +167,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundle:
-    """Load every network: target and drafters in ``target_dtype``, the codec in float32. Checks every file's SHA-256.
+    """Load every network, on the CPU packed in ``target_dtype``; elsewhere the codec is float32. Checks every file's SHA-256.
 
     Raises BundleError for a file that is missing or differs from the manifest.
     """
@@ -182,9 +183,9 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
         made.load_state_dict(load_file(folder / f"{name}.safetensors"))
         made.to(device=device, dtype=dtype).eval().requires_grad_(False)
 
-    codec = NeuralCodec(manifest.codec)
-    module(codec, "codec", torch.float32)
-    codec.pack(half=target_dtype == torch.bfloat16)
+    neural = NeuralCodec(manifest.codec)
+    module(neural, "codec", torch.float32)
+    codec: Codec[Any] = PackedCodec(neural, target_dtype) if device.type == "cpu" else neural
     target = SpeechLm(manifest.target)
     module(target, "target", target_dtype)
     drafters = {}

@@ -118,7 +118,8 @@ def serve(
         int | None, typer.Option(help="Of Wyoming, for Home Assistant (usually 10200); default: off.")
     ] = None,
     max_sessions: Annotated[
-        int | None, typer.Option(help="Streams served at once, default 16; others wait for two seconds, then are told overloaded.")
+        int | None,
+        typer.Option(help="Streams served at once, default 16; others wait for two seconds, then are told overloaded."),
     ] = None,
     tls_certificate: Annotated[str | None, typer.Option(help="PEM file: serve https and wss.")] = None,
     tls_key: Annotated[str | None, typer.Option(help="PEM file, where the key is not beside the certificate.")] = None,

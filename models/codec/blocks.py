@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.codec.linear import PackedMatrix, RowLinear, can_pack, linear_rows
+from models.codec.linear import RowLinear, linear_rows
 
 
 def check_sizes(config: object, names: Iterable[str]) -> None:
@@ -34,14 +34,6 @@ class TimeConv(nn.Module):
         self.conv = nn.Conv1d(inputs, outputs, kernel, groups=groups)
         self.kernel = kernel
         self.causal = causal
-        self._packed: PackedMatrix | None = None
-
-    def pack(self, half: bool) -> None:
-        """Decode with the weights of this moment, packed; does nothing where that is not possible, or for a depthwise convolution."""
-        weight, bias = self.conv.weight.flatten(1), self.conv.bias
-        assert bias is not None
-        if self.conv.groups == 1 and can_pack(weight, half):
-            self._packed = PackedMatrix(weight, bias, half)
 
     def forward(self, x: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """``x`` [B, T, C], ``past`` [B, kernel - 1, C] or None for silence before -> (y [B, T, C'], new past)."""
@@ -60,8 +52,6 @@ class TimeConv(nn.Module):
     def _streamed(self, padded: Tensor) -> Tensor:
         """The same convolution as a sum over windows: for a few steps setting up the library's call costs more than the arithmetic."""
         windows = padded.unfold(1, self.kernel, 1)  # [B, T, C, kernel]
-        if self._packed is not None:
-            return self._packed(windows.flatten(2))
         weight, bias = self.conv.weight, self.conv.bias
         assert bias is not None
         if self.conv.groups == 1:

@@ -7,9 +7,11 @@ Knows tokens and samples; knows no text and no language model. The quantiser is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from encodec.quantization.core_vq import ResidualVectorQuantization, VectorQuantization
 from torch import Tensor, nn
@@ -19,6 +21,9 @@ from models.codec.blocks import check_sizes
 from models.codec.decoder import Decoder, DecoderConfig, DecoderState
 from models.codec.encoder import Encoder, EncoderConfig
 from models.codec.linear import linear_rows
+
+Codes = npt.NDArray[np.int64]
+Pcm = npt.NDArray[np.float32]
 
 
 class CodecState(Protocol):
@@ -41,13 +46,24 @@ class CodecState(Protocol):
 State = TypeVar("State", bound=CodecState)
 
 
-class Codec(Protocol[State]):
+class FrameDecoder(Protocol[State]):
+    """What makes sound of streams of codes, each a whole number below ``codebook_size``."""
+
+    sample_rate: int
+
+    def initial_state(self, batch: int) -> State:
+        """State of ``batch`` streams before their first frame."""
+
+    def decode_streams(self, codes: Sequence[Codes], states: Sequence[State]) -> list[Pcm]:
+        """Streams of one row each, in as few passes as may be: codes [K, F] of each -> PCM [frame_samples F]; ``states`` are moved on."""
+
+
+class Codec(FrameDecoder[State], Protocol[State]):
     """What the engine needs of any codec. Codes are whole numbers [B, K, F] below ``codebook_size``.
 
     Codes and PCM of another shape or range raise ValueError.
     """
 
-    sample_rate: int
     frame_samples: int
     codebooks: int
     codebook_size: int
@@ -58,9 +74,6 @@ class Codec(Protocol[State]):
 
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [B, K, F] -> PCM [B, frame_samples F], from silence."""
-
-    def initial_state(self, batch: int) -> State:
-        """State of ``batch`` streams before their first frame."""
 
     def decode_step(self, codes: Tensor, state: State) -> Tensor:
         """Codes [B, K, F] -> PCM [B, frame_samples F]; ``state`` is moved on."""
@@ -81,6 +94,23 @@ def check_codes(codes: Tensor, codebooks: int, codebook_size: int, streams: int)
     low, high = (int(end) for end in codes.aminmax())
     if low < 0 or high >= codebook_size:
         raise ValueError(f"codes reach from {low} to {high}; allowed: 0 to {codebook_size - 1}")
+
+
+def decode_by_length(
+    codec: Codec[State], codes: Sequence[Codes], states: Sequence[State], device: torch.device
+) -> list[Pcm]:
+    """``Codec.decode_streams`` by ``decode_step``: those with equally many frames together."""
+    made: dict[int, Pcm] = {}
+    for frames in {each.shape[-1] for each in codes}:
+        alike = [index for index, each in enumerate(codes) if each.shape[-1] == frames]
+        own = [states[index] for index in alike]
+        joined = type(own[0]).join(own)
+        pcm = codec.decode_step(torch.from_numpy(np.stack([codes[index] for index in alike])).to(device), joined)
+        for state, moved in zip(own, joined.split(), strict=True):
+            for item in fields(moved):  # type: ignore[arg-type]
+                setattr(state, item.name, getattr(moved, item.name))
+        made |= zip(alike, pcm.float().cpu().numpy(), strict=True)
+    return [made[index] for index in range(len(codes))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +155,6 @@ class NeuralCodec(nn.Module):
             threshold_ema_dead_code=0,  # training revives dead codes itself: the package's replacement is undone by its own EMA
         )
         self.decoder = Decoder(config.decoder)
-        self._table: Tensor | None = None  # [K codebook_size, D], every code's vector, once packed
-        self._rows = torch.zeros(0)  # [K, 1], where each codebook begins in it
 
     @torch.inference_mode()
     def encode(self, pcm: Tensor) -> Tensor:
@@ -152,22 +180,18 @@ class NeuralCodec(nn.Module):
         pcm: Tensor = self.decoder(self.dequantize(codes), state).pcm
         return pcm
 
-    def pack(self, half: bool) -> None:
-        """Decode faster from now on, with the weights of this moment: matrices packed, with ``half`` rounded to float16.
+    def decode_streams(self, codes: Sequence[Codes], states: Sequence[DecoderState]) -> list[Pcm]:
+        """See ``Codec.decode_streams``."""
+        return decode_by_length(self, codes, states, self.decoder.synthesis_window.device)
 
-        Weights stored as bfloat16 lose nothing by ``half`` but what lies below 6e-5. A packed codec can be saved but not copied.
-        """
-        self.decoder.pack(half)
-        with torch.no_grad():
-            every = torch.arange(self.codebook_size, device=self.decoder.synthesis_window.device)
-            self._table = torch.cat(self._parts(every.expand(1, self.codebooks, -1)), dim=1)[0]
-            self._rows = torch.arange(self.codebooks, device=every.device)[:, None] * self.codebook_size
+    def vectors(self) -> Tensor:
+        """What each code of each codebook adds to the decoder's input, [K codebook_size, D]."""
+        every = torch.arange(self.codebook_size, device=self.decoder.synthesis_window.device)
+        return torch.cat(self._parts(every.expand(1, self.codebooks, -1)), dim=1)[0]
 
     def dequantize(self, codes: Tensor) -> Tensor:
         """Codes [B, K, F] -> the decoder's input [B, F, D]."""
-        if self._table is None or torch.is_grad_enabled():
-            return torch.stack(self._parts(codes)).sum(0)
-        return F.embedding(codes + self._rows, self._table).sum(1)
+        return torch.stack(self._parts(codes)).sum(0)
 
     def _parts(self, codes: Tensor) -> list[Tensor]:
         """The vectors [B, F, D] of each codebook's codes; what quantizer.decode sums, without its moves between layouts."""

@@ -117,12 +117,6 @@ class Decoder(nn.Module):
         with torch.no_grad():  # start near the level of quiet speech
             self.head.bias.copy_(torch.tensor([-3.0, 0.0, -5.0]).repeat_interleave(BINS))
 
-    def pack(self, half: bool) -> None:
-        """See ``NeuralCodec.pack``."""
-        for layer in self.modules():
-            if isinstance(layer, RowLinear | TimeConv):
-                layer.pack(half)
-
     def initial_state(self, batch: int) -> DecoderState:
         """State before the first frame of ``batch`` streams."""
         weight = self.pitch_head.weight

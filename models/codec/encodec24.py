@@ -27,7 +27,7 @@ from encodec.modules.seanet import SEANetResnetBlock
 from torch import Tensor, nn
 from torch.nn.utils import remove_weight_norm
 
-from models.codec.codec import check_codes, check_pcm
+from models.codec.codec import Codes, Pcm, check_codes, check_pcm, decode_by_length
 
 CODEBOOKS = (2, 4, 8, 16, 32)  # of the published bandwidths 1.5, 3, 6, 12 and 24 kbit/s
 
@@ -151,6 +151,10 @@ class Encodec24(nn.Module):
         pcm = step.run(self.model.decoder.model, self.model.quantizer.decode(codes.transpose(0, 1)))  # [B, 1, 320 F]
         state.pasts, state.hidden, state.fresh = step.pasts, step.hidden, torch.zeros_like(state.fresh)
         return pcm[:, 0]
+
+    def decode_streams(self, codes: Sequence[Codes], states: Sequence[EncodecState]) -> list[Pcm]:
+        """See ``Codec.decode_streams``."""
+        return decode_by_length(self, codes, states, states[0].fresh.device)
 
 
 def _conv_of(layer: SConv1d) -> nn.Conv1d:

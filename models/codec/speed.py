@@ -2,8 +2,8 @@
 
     python -m models.codec.speed
 
-Random weights in full size: speed does not depend on their values. ``plain`` is the decoder as it is trained, ``float32`` and ``float16``
-are packed (bfloat16 weights are packed as float16). The last line of output is one JSON object. Knows no bundle.
+Random weights in full size: speed does not depend on their values. ``plain`` is the decoder as it is trained, ``float32`` and
+``bfloat16`` are compiled. The last line of output is one JSON object. Knows no bundle.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from typing import Any
 
 import torch
 import typer
@@ -18,23 +19,22 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from models.codec.codec import CodecConfig, NeuralCodec
+from models.codec.codec import Codec, CodecConfig, NeuralCodec
+from models.codec.packed import PackedCodec
 
 CHUNKS = (1, 8)  # frames; a stream starts with one and grows
 
 
-def make_codec(weights: str) -> NeuralCodec:
-    """A codec with random weights, packed unless ``weights`` is ``plain``; always the same weights."""
+def make_codec(weights: str) -> Codec[Any]:
+    """A codec with random weights, compiled unless ``weights`` is ``plain``; always the same weights."""
     torch.manual_seed(0)
     codec = NeuralCodec(CodecConfig()).eval().requires_grad_(False)
     for layer in codec.quantizer.layers:
         torch.nn.init.normal_(layer.codebook)  # type: ignore[arg-type]
-    if weights != "plain":
-        codec.pack(half=weights == "float16")
-    return codec
+    return codec if weights == "plain" else PackedCodec(codec, getattr(torch, weights))
 
 
-def real_time_factor(codec: NeuralCodec, codes: Tensor, chunk: int) -> float:
+def real_time_factor(codec: Codec[Any], codes: Tensor, chunk: int) -> float:
     """Wall-clock seconds per second of sound, decoding ``codes`` [1, K, F] ``chunk`` frames at a time; the first chunk is not timed."""
     state = codec.initial_state(1)
     first, *rest = torch.split(codes, chunk, dim=-1)
@@ -50,7 +50,7 @@ def real_time_factor(codec: NeuralCodec, codes: Tensor, chunk: int) -> float:
 def main(frames: int = 200, runs: int = 7, threads: int | None = None) -> None:
     """Decode ``frames`` frames in every way, all ways in turn, ``runs`` times; print medians."""
     torch.set_num_threads(threads or torch.get_num_threads())
-    codecs = {weights: make_codec(weights) for weights in ("plain", "float32", "float16")}
+    codecs = {weights: make_codec(weights) for weights in ("plain", "float32", "bfloat16")}
     shape = (1, CodecConfig().codebooks, frames)
     codes = torch.randint(CodecConfig().codebook_size, shape, generator=torch.Generator().manual_seed(0))
     found: dict[tuple[str, int], list[float]] = {(weights, chunk): [] for weights in codecs for chunk in CHUNKS}

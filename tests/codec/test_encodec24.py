@@ -80,6 +80,17 @@ def test_streams_joined_for_some_steps_continue_as_if_alone(codec: Encodec24) ->
     assert_close(torch.cat([both[0], tail]), alone[1])
 
 
+def test_streams_of_any_lengths_equal_each_alone(codec: Encodec24) -> None:
+    codes, lengths = random_codes(4, batch=3), (4, 2, 4)
+    states = [codec.initial_state(1) for _ in lengths]
+    for _ in range(2):
+        parts = [codes[row, :, :length].numpy() for row, length in enumerate(lengths)]
+        made = codec.decode_streams(parts, states)
+    for row, length in enumerate(lengths):
+        alone = codec.decode(codes[row : row + 1, :, :length].repeat(1, 1, 2))[0]
+        assert_close(torch.from_numpy(made[row]), alone[len(alone) // 2 :])
+
+
 def test_whole_equals_the_package_but_for_the_reflected_start(codec: Encodec24, package: EncodecModel) -> None:
     codes = random_codes(60, batch=2)
     ours = codec.decode(codes)

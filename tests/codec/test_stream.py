@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.codec.codec import CodecConfig, NeuralCodec
+from models.codec.codec import NeuralCodec
 from models.codec.decoder import DecoderState
-from tests.codec.conftest import SMALL, random_codec, random_codes
+from tests.codec.conftest import random_codes
 
 CUTS = st.lists(st.integers(1, 7), min_size=1, max_size=8)
 TOLERANCE = 1e-4
@@ -45,43 +45,23 @@ def test_frame_by_frame_equals_at_once_in_full_size(full: NeuralCodec) -> None:
     assert_close(decode_cut(full, codes, [1] * 24), full.decode_step(codes, full.initial_state(1)))
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_packed_decoder_stays_equal_over_a_long_stream(half: bool) -> None:
+def test_a_long_stream_stays_equal(small: NeuralCodec) -> None:
     """Rounding of the pitch adds up in the phase, so over minutes only rows that do not depend on their number stay equal."""
-    codec = random_codec(SMALL)
-    codec.pack(half)
-    codes = random_codes(codec, 800)  # 20 s
-    at_once = codec.decode_step(codes, codec.initial_state(1))
-    assert_close(decode_cut(codec, codes, [1] * 800), at_once)
-    assert_close(codec.decode(codes), at_once)
+    codes = random_codes(small, 800)  # 20 s
+    at_once = small.decode_step(codes, small.initial_state(1))
+    assert_close(decode_cut(small, codes, [1] * 800), at_once)
+    assert_close(small.decode(codes), at_once)
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_packed_full_size_equals_plain(full: NeuralCodec, half: bool) -> None:
-    """With weights that float16 holds, as those of a bundle are, and a given F0: their own differ in the last bit, phases in more."""
-    plain, packed = random_codec(CodecConfig()), random_codec(CodecConfig())
-    for codec in (plain, packed):
-        for weight in codec.decoder.parameters():
-            weight.copy_(weight.half())
-    packed.pack(half)
-    codes = random_codes(full, 6)
-    f0 = torch.linspace(90.0, 250.0, 12)[None]
-    with torch.inference_mode():
-        a, b = (codec.decoder(codec.dequantize(codes), codec.initial_state(1), f0) for codec in (plain, packed))
-    assert_close(a.pcm, b.pcm)
-    assert_close(a.log_f0, b.log_f0)
-    assert a.pcm.std() > 0.01
-
-
-def test_packed_weights_are_those_of_the_moment() -> None:
-    codec = random_codec(SMALL)
-    codec.pack(half=False)
-    before = codec.decode(random_codes(codec, 3))
-    for weight in (codec.decoder.head.weight, codec.decoder.enter.conv.weight, codec.quantizer.layers[0].codebook):
-        weight.zero_()
-    assert torch.equal(codec.decode(random_codes(codec, 3)), before)
-    codec.pack(half=False)
-    assert not torch.equal(codec.decode(random_codes(codec, 3)), before)
+def test_streams_of_any_lengths_equal_each_alone(small: NeuralCodec) -> None:
+    codes, lengths = random_codes(small, 9, batch=3), (2, 9, 2)
+    states = [small.initial_state(1) for _ in lengths]
+    for _ in range(2):
+        parts = [codes[row, :, :length].numpy() for row, length in enumerate(lengths)]
+        made = small.decode_streams(parts, states)
+    for row, length in enumerate(lengths):
+        alone = small.decode(codes[row : row + 1, :, :length].repeat(1, 1, 2))[0]
+        assert_close(torch.from_numpy(made[row]), alone[len(alone) // 2 :])
 
 
 @given(batch=st.integers(2, 4), frames=st.integers(1, 9), seed=st.integers(0, 1000))

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from models.codec.codec import Codec
+from models.codec.codec import FrameDecoder
 from tts_spec.types import Pcm
 
 FADE_S = 0.010  # at both sides of an inserted silence
@@ -20,17 +19,16 @@ FADE_S = 0.010  # at both sides of an inserted silence
 class Renderer:
     """Audio of one stream."""
 
-    def __init__(self, codec: Codec[Any], device: torch.device) -> None:
+    def __init__(self, codec: FrameDecoder[Any]) -> None:
         self._codec = codec
-        self._device = device
         self._state = codec.initial_state(1)
         self._fade = np.linspace(0.0, 1.0, round(FADE_S * codec.sample_rate), dtype=np.float32)
         self._rising = False  # the next samples follow a silence
 
     def frames(self, frames: Sequence[Sequence[int]], *, before_silence: bool = False) -> Pcm:
         """Decode ``frames`` (K codes each, at least one frame) -> float32 [frame_samples F], within [-1, 1]."""
-        codes = torch.tensor(frames, device=self._device).T[None]  # [1, K, F]
-        pcm: Pcm = self._codec.decode_step(codes, self._state)[0].float().cpu().numpy().clip(-1.0, 1.0)
+        (pcm,) = self._codec.decode_streams([np.array(frames).T], [self._state])
+        np.clip(pcm, -1.0, 1.0, out=pcm)
         if self._rising:
             pcm[: len(self._fade)] *= self._fade
             self._rising = False

@@ -73,7 +73,7 @@ class SpeechStream:
             self._drafter = ModelDrafter(
                 model, self._script, self._sampler, conditioned=model.batch.lm.condition is not None
             )
-        self._renderer = Renderer(networks.codec, bundle.device)
+        self._renderer = Renderer(networks.codec)
         self._sample_rate = bundle.codec.sample_rate
         self._frame_s = bundle.codec.frame_samples / bundle.codec.sample_rate
         self._state = StreamState()

@@ -1,6 +1,6 @@
 """Many streams' steps at once: each runs as if alone, and the passes they ask for are done together.
 
-A step is ordinary code that calls ``forward`` of its models and ``decode_step`` of its codec. Here each step runs in a greenlet; such a
+A step is ordinary code that calls ``forward`` of its models and ``decode_streams`` of its codec. Here each step runs in a greenlet; such a
 call hands its request to the hub, which waits until every step has asked for something, does one pass for all that want the same network
 and gives each its share. Drafters go first, so that their users meet the others at the target. What a stream gets does not depend on who
 else is there: the networks compute each row by itself. Knows requests; knows nothing of what the steps do.
@@ -14,11 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import greenlet
-import torch
-from torch import Tensor
 
 from models.bundle import Bundle
-from models.codec.codec import Codec
+from models.codec.codec import Codec, Codes, Pcm
 from models.lm_stream import LmBatch, Logits, Request
 
 T = TypeVar("T")
@@ -47,7 +45,7 @@ class _Wish:
     """What a step waits for: logits of its request, or the PCM of codes."""
 
     place: SharedBatch | SharedCodec
-    request: Request | tuple[Tensor, Any]
+    request: Request | tuple[Codes, Any]
 
 
 class SharedBatch(LmBatch):
@@ -67,37 +65,25 @@ class SharedBatch(LmBatch):
 
 
 class SharedCodec:
-    """A codec whose ``decode_step`` of single streams may be asked from inside ``together``."""
+    """A codec whose ``decode_streams`` of single streams may be asked from inside ``together``."""
 
     name = "codec"
 
     def __init__(self, codec: Codec[Any]) -> None:
         self._codec = codec
         self.sample_rate = codec.sample_rate
-        self.frame_samples = codec.frame_samples
-        self.codebooks = codec.codebooks
-        self.codebook_size = codec.codebook_size
-        self.lookahead_frames = codec.lookahead_frames
-        self.encode = codec.encode
-        self.decode = codec.decode
         self.initial_state = codec.initial_state
 
-    def decode_step(self, codes: Tensor, state: Any) -> Tensor:
-        """See ``Codec.decode_step``."""
-        if not _inside() or codes.shape[0] != 1:
-            return self._codec.decode_step(codes, state)
-        pcm: Tensor = _ask(_Wish(self, (codes, state)))
-        return pcm
+    def decode_streams(self, codes: Sequence[Codes], states: Sequence[Any]) -> list[Pcm]:
+        """See ``Codec.decode_streams``."""
+        if not _inside():
+            return self._codec.decode_streams(codes, states)
+        return [_ask(_Wish(self, request)) for request in zip(codes, states, strict=True)]
 
-    def serve(self, requests: Sequence[tuple[Tensor, Any]]) -> list[Tensor]:
-        """One pass for all that have the same number of frames, which is all of ``requests``."""
-        states = [state for _, state in requests]
-        joined = type(states[0]).join(states)
-        pcm = self._codec.decode_step(torch.cat([codes for codes, _ in requests]), joined)
-        for state, moved in zip(states, joined.split(), strict=True):
-            for field in dataclasses.fields(moved):
-                setattr(state, field.name, getattr(moved, field.name))
-        return list(pcm.split(1))
+    def serve(self, requests: Sequence[tuple[Codes, Any]]) -> list[Pcm]:
+        """One pass for all."""
+        codes, states = zip(*requests, strict=True)
+        return self._codec.decode_streams(codes, states)
 
 
 class SharedNetworks:
@@ -157,12 +143,10 @@ def together(
 
 
 def _next(waiting: dict[int, _Wish]) -> list[int]:
-    """The wishes of the next pass: of one network, drafters before the target before the codec, alike in the codec's frames."""
+    """The wishes of the next pass, all for one network: drafters before the target before the codec."""
 
-    def order(wish: _Wish) -> tuple[int, str, int]:
-        if isinstance(wish.place, SharedCodec):
-            return 2, "", wish.request[0].shape[-1]  # type: ignore[union-attr]
-        return int(wish.place.name == SharedBatch.name), wish.place.name, 0
+    def order(wish: _Wish) -> tuple[bool, bool, str]:
+        return wish.place.name == SharedCodec.name, wish.place.name == SharedBatch.name, wish.place.name
 
     first = min(order(wish) for wish in waiting.values())
     return [index for index, wish in waiting.items() if order(wish) == first]
