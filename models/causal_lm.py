@@ -44,7 +44,7 @@ class CausalLm(nn.Module):
     def cache(self, slots: int = 1) -> KvCache | PackedCache:
         """An empty cache for ``slots`` streams."""
         if self._packed is not None:
-            return PackedCache(self.config, slots)
+            return self._packed[0].cache(slots)
         return KvCache(self.config, slots, self.tokens.weight.dtype, self.tokens.weight.device)
 
     @torch.inference_mode()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from models.attention import FLOAT_COLUMNS, PAIR_COLUMNS
 from models.kernels import decide, run_pass
 from models.products import BLOCK, Floats, Words, product
 from models.slots import MAX_ROWS, Slots, check_counts, check_parents
@@ -72,16 +73,17 @@ class PackedMatrix:
 
 
 class PackedCache(Slots):
-    """Keys and values of ``slots`` streams in float32, in the layout of the kernels."""
+    """Keys and values of ``slots`` streams in the layout of the kernels: float32, or bfloat16 ``pairs``."""
 
-    def __init__(self, config: TransformerConfig, slots: int) -> None:
+    def __init__(self, config: TransformerConfig, slots: int, *, pairs: bool) -> None:
         blocks = -(-(config.window + MAX_ROWS) // BLOCK)
         super().__init__(slots, blocks * BLOCK)
         self.config = config
-        width = config.head_width
+        width, per_word = config.head_width, 2 if pairs else 1
+        columns = PAIR_COLUMNS if pairs else FLOAT_COLUMNS
         lead = (config.layers, slots, config.kv_heads)
-        self.keys = aligned((*lead, blocks, width, BLOCK), np.float32)
-        self.values = aligned((*lead, blocks * BLOCK, -(-width // 16) * 16), np.float32)
+        self.keys = aligned((*lead, blocks, width // per_word, BLOCK), np.uint32)
+        self.values = aligned((*lead, blocks * BLOCK, -(-width // columns) * columns // per_word), np.uint32)
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +91,7 @@ class PackedCache(Slots):
         return self.keys.nbytes + self.values.nbytes
 
     @property
-    def stores(self) -> tuple[Floats, Floats]:
+    def stores(self) -> tuple[Words, Words]:
         """See ``Slots.stores``."""
         return self.keys, self.values
 
@@ -117,6 +119,8 @@ class PackedTransformer:
         self._norms = _floats([norm.weight for norm in norms])
         joined = (config.heads + 2 * config.kv_heads, config.head_width)
         self._eps = np.float32(config.norm_eps)
+        half = config.head_width // 2
+        self._frequencies = config.rope_base ** (-np.arange(half) / half)
         self._biases = np.zeros((0, *joined), np.float32)
         if config.qkv_bias:
             biases = [block.attention.qkv.bias for block in blocks if block.attention.qkv.bias is not None]
@@ -126,6 +130,10 @@ class PackedTransformer:
             pairs = [(block.attention.q_norm, block.attention.k_norm) for block in blocks]
             both = [norm.weight for pair in pairs for norm in pair if norm is not None]
             self._head_norms = _floats(both).reshape(-1, 2, config.head_width)
+
+    def cache(self, slots: int) -> PackedCache:
+        """An empty cache for ``step``."""
+        return PackedCache(self.config, slots, pairs=self.pairs)
 
     def step(
         self,
@@ -145,7 +153,7 @@ class PackedTransformer:
         config = self.config
         states: Floats = run_pass(
             x, np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
-            NO_PARENTS if parents is None else np.array(parents), config.window, config.rope_base,
+            NO_PARENTS if parents is None else np.array(parents), config.window, self._frequencies,
             self._weights, self.pairs, self._norms, self._biases, self._head_norms, self._eps,
             config.hidden, config.heads, cache.keys, cache.values, np.array(taps, np.int64),
         )  # fmt: skip

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 LANES = 16
 TILE_LANES = 64  # columns of a tile: four vectors
 MOST_ROWS = 6  # of a tile: 24 sums and what they are fed from fit in 32 registers
-MOST_WEIGHED = 3
+MOST_WEIGHED = 6
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
@@ -94,10 +94,14 @@ class _Code:
             pairs = [self.builder.bitcast(each, _BFLOATS) for each in (left, right)]
             self.builder.store(self.builder.call(function, [self.builder.load(place), *pairs]), place)
             return
+        for first, second in zip(self.halves(left), self.halves(right), strict=True):
+            self.multiply_add(first, second, place)
+
+    def halves(self, words: Any) -> list[Any]:
+        """The lower and the upper bfloat16 of every word as bits of float32."""
         upper = ir.Constant(_INTS, [0xFFFF0000] * LANES)
         shift = ir.Constant(_INTS, [16] * LANES)
-        self.multiply_add(self.builder.and_(left, upper), self.builder.and_(right, upper), place)
-        self.multiply_add(self.builder.shl(left, shift), self.builder.shl(right, shift), place)
+        return [self.builder.shl(words, shift), self.builder.and_(words, upper)]
 
 
 def product_tile(rows: int, *, pairs: bool) -> Callable[..., None]:
@@ -135,10 +139,11 @@ def product_tile(rows: int, *, pairs: bool) -> Callable[..., None]:
     return multiply
 
 
-def weigh_tile(rows: int, lanes: int) -> Callable[..., None]:
+def weigh_tile(rows: int, lanes: int, *, pairs: bool) -> Callable[..., None]:
     """Compiled for ``rows`` sums of ``lanes`` columns: ``f(weights, weights_stride, index, count, table, table_stride, out, out_stride)``.
 
-    out[r, 0:lanes] = sum over j < count of weights[r, j] * table[index[j], 0:lanes], float32; ``index`` is int32.
+    out[r, 0:lanes] = sum over j < count of weights[r, j] * table[index[j], 0:lanes], float32; ``index`` is int32. With ``pairs`` a word of
+    the table is two bfloat16: word i of every 16 holds columns i and 16 + i of its 32.
     """
 
     @intrinsic
@@ -150,17 +155,18 @@ def weigh_tile(rows: int, lanes: int) -> Callable[..., None]:
             code = _Code(builder)
             vectors = range(lanes // LANES)
             sums = [[code.zeros() for _ in vectors] for _ in range(rows)]
+            starts = [code.address(weights, (weights_stride, row)) for row in range(rows)]
             with cgutils.for_range(builder, count) as loop:
                 at = builder.sext(code.load(code.address(index, (loop.index, 4)), _I32), _I64)
                 line = code.address(table, (at, table_stride))
-                shares = [
-                    code.spread(code.load(code.address(weights, (weights_stride, row), (loop.index, 4)), _I32))
-                    for row in range(rows)
-                ]
+                shares = [code.spread(code.load(code.address(start, (loop.index, 4)), _I32)) for start in starts]
+                values = []
+                for vector in range(lanes // LANES // (2 if pairs else 1)):
+                    words = code.load(code.address(line, vector * LANES * 4), _INTS)
+                    values += code.halves(words) if pairs else [words]
                 for vector in vectors:
-                    values = code.load(code.address(line, vector * LANES * 4), _INTS)
                     for row in range(rows):
-                        code.multiply_add(values, shares[row], sums[row][vector])
+                        code.multiply_add(values[vector], shares[row], sums[row][vector])
             for row in range(rows):
                 for vector in vectors:
                     code.store(

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from models import vectors
-from models.kernels import _weights, add_and_norm, swiglu
+from models.attention import softmax_weights
+from models.kernels import add_and_norm, swiglu
 from models.kv_cache import KvCache
 from models.packed import PackedCache, PackedHeads, PackedMatrix, PackedTransformer, pack
 from models.products import Floats, product
@@ -39,7 +40,7 @@ def test_softmax_weights_over_the_whole_range() -> None:
     scores = np.linspace(-120, 30, 4001, dtype=np.float32)
     powers = np.empty(len(scores), np.int32)
     made = scores.copy()
-    total = _weights(made, len(scores), powers, powers.view(np.float32))
+    total = softmax_weights(made, powers, powers.view(np.float32))
     expected = np.exp(scores.astype(np.float64) - 30)
     near = expected > 1e-30
     np.testing.assert_allclose(made[near], expected[near], rtol=1.5e-5)
@@ -91,20 +92,24 @@ def random_transformer(config: TransformerConfig, dtype: torch.dtype = torch.flo
     return made.to(dtype)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 3e-5), (torch.bfloat16, 0.1)])
 @pytest.mark.parametrize(
     ("head_dim", "kv_heads", "qk_norm"), [(0, 2, False), (32, 1, False), (20, 3, True), (64, 3, False), (96, 2, True)]
 )
-def test_passes_equal_those_of_torch_operators(head_dim: int, kv_heads: int, qk_norm: bool) -> None:
-    """Chains and trees, streams side by side, rollback, and far past the window."""
+def test_passes_equal_those_of_torch_operators(
+    head_dim: int, kv_heads: int, qk_norm: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Chains and trees, streams side by side, rollback, and far past the window; weights that are bfloat16 also against float32 sums."""
     config = TransformerConfig(
         width=48, layers=3, heads=6, kv_heads=kv_heads, hidden=80, window=24, head_dim=head_dim,
         qkv_bias=head_dim == 32, qk_norm=qk_norm,
     )  # fmt: skip
-    made = random_transformer(config)
+    made = random_transformer(config, dtype)
     packed = PackedTransformer(made)
+    made = made.float()
     rng = random.Random(3)
     generator = torch.Generator().manual_seed(3)
-    fast, slow = PackedCache(config, 3), KvCache(config, 3, torch.float32)
+    fast, slow = packed.cache(3), KvCache(config, 3, torch.float32)
     for _ in range(60):
         counts = [rng.randrange(0, 11) for _ in range(3)]
         if not any(counts):
@@ -115,7 +120,7 @@ def test_passes_equal_those_of_torch_operators(head_dim: int, kv_heads: int, qk_
         x = torch.randn(sum(counts), 48, generator=generator)
         expected = made.step(x, slow, counts, parents if tree else None, taps=(1, 3))
         got = packed.step(x.numpy().copy(), fast, counts, parents if tree else None, taps=(1, 3))
-        np.testing.assert_allclose(got, expected.numpy(), atol=3e-5, rtol=1e-4)
+        np.testing.assert_allclose(got, expected.numpy(), atol=tolerance, rtol=tolerance)
         for slot, count in enumerate(counts):
             if not count:
                 continue
@@ -135,7 +140,7 @@ def test_a_node_of_a_tree_equals_its_position_in_a_chain(dtype: torch.dtype) -> 
     config = TransformerConfig(width=64, layers=2, heads=4, kv_heads=2, hidden=96, window=24)
     packed = PackedTransformer(random_transformer(config, dtype))
     generator = np.random.default_rng(5)
-    alone, tree = PackedCache(config, 1), PackedCache(config, 2)
+    alone, tree = packed.cache(1), packed.cache(2)
 
     def rows(count: int) -> Floats:
         return generator.normal(size=(count, 64)).astype(np.float32)
@@ -160,7 +165,7 @@ def test_parents_that_are_none(parents: list[int]) -> None:
     config = TransformerConfig(width=32, layers=1, heads=2, kv_heads=1, hidden=32, window=24)
     packed = PackedTransformer(random_transformer(config))
     with pytest.raises(ValueError, match="parents is"):
-        packed.step(np.zeros((2, 32), np.float32), PackedCache(config, 1), [2], parents)
+        packed.step(np.zeros((2, 32), np.float32), packed.cache(1), [2], parents)
     with pytest.raises(ValueError, match="parents is"):
         KvCache(config, 1, torch.float32).layout([2], parents)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.kv_cache import KvCache
-from models.packed import PackedCache, PackedTransformer
+from models.packed import PackedTransformer
 from models.products import Floats
 from models.rope import position_angles, rope_table, rotate
 from models.slots import MAX_ROWS
@@ -90,7 +90,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(dtype: torch.dtype) -> None
     x = inputs(made, length=300)[0].numpy()
 
     def in_passes_of(rows: int) -> list[Floats]:
-        cache = PackedCache(made.config, 1)
+        cache = packed.cache(1)
         passes = [x[at : at + rows].copy() for at in range(0, len(x), rows)]
         return list(np.concatenate([packed.step(each, cache, [len(each)]) for each in passes]))
 

@@ -75,7 +75,7 @@ def mutant(old: str, new: str) -> RoundFunction:
 def sentences() -> list[tuple[Text, list[int]]]:
     """Texts and what plain decoding says of them."""
     rng = random.Random(21)
-    texts = [random_text(rng, 8) for _ in range(3)]
+    texts = [random_text(rng, 8) for _ in range(8)]
     return [(text, plain(text, OPTIONS, seed=9).decisions) for text in texts]
 
 
