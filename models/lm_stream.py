@@ -47,16 +47,16 @@ class LogitSource(Protocol):
 
 
 class ConditionedSource(LogitSource, Protocol):
-    """A model that may be told what the target made just before one of the inputs."""
+    """A model to whose inputs something may be added."""
 
     def forward(
         self,
         inputs: Sequence[StreamInput],
         start: int,
         parents: Sequence[int] | None = None,
-        condition: tuple[int, Floats] | None = None,
+        added: Floats | None = None,
     ) -> Logits:
-        """See ``LogitSource.forward`` and ``Request.condition``."""
+        """See ``LogitSource.forward`` and ``Request.added``."""
 
 
 class LmStream:
@@ -101,10 +101,14 @@ class LmStream:
         inputs: Sequence[StreamInput],
         start: int,
         parents: Sequence[int] | None = None,
-        condition: tuple[int, Floats] | None = None,
+        added: Floats | None = None,
     ) -> Logits:
         """``LmBatch.forward`` for this stream alone."""
-        return self.batch.forward([Request(self, inputs, start, parents, condition)])[0]
+        return self.batch.forward([Request(self, inputs, start, parents, added)])[0]
+
+    def told(self, states: Floats, later: int) -> Floats:
+        """See ``SpeechLm.told``."""
+        return self.batch.lm.told(states, later)
 
     def keep(self, start: int, path: Sequence[int]) -> None:
         """See ``LogitSource.keep``."""
@@ -135,8 +139,7 @@ class Request(NamedTuple):
     inputs: Sequence[StreamInput]
     start: int  # position of the first
     parents: Sequence[int] | None = None  # see ``LogitSource.forward``
-    # For a model that takes conditions: index of an input, and the ``features`` of the target just before it [taps + 1, width].
-    condition: tuple[int, Floats] | None = None
+    added: Floats | None = None  # [len(inputs), width] to be added to the vectors of the inputs
 
 
 class LmBatch:
@@ -152,7 +155,7 @@ class LmBatch:
         self.dtype = torch.float32 if self.packed else lm.tokens.weight.dtype  # of vectors and sums
         self.cache: KvCache | PackedCache
         if self.packed:
-            self.cache = PackedCache(lm.config.transformer, slots)
+            self.cache = self.packed.transformer.cache(slots)
         else:
             self.cache = KvCache(lm.config.transformer, slots, self.dtype, self.device)
         self._free = list(range(slots))
@@ -203,7 +206,10 @@ class LmBatch:
         parts: dict[int, list[Logits]] = {request.stream.slot: [] for request in requests}
         for at in range(0, max(len(request.inputs) for request in in_order), MAX_ROWS):
             now = [
-                request._replace(inputs=request.inputs[at : at + MAX_ROWS], condition=_shifted(request.condition, at))
+                request._replace(
+                    inputs=request.inputs[at : at + MAX_ROWS],
+                    added=None if request.added is None else request.added[at : at + MAX_ROWS],
+                )
                 for request in in_order
                 if len(request.inputs) > at
             ]
@@ -255,7 +261,7 @@ class LmBatch:
         last = len(self._counts) - 1
         made = np.empty((sum(len(request.inputs) for request in requests), self._tokens.shape[1]), np.float32)
         row = 0
-        for stream, inputs, _, _, condition in requests:
+        for stream, inputs, _, _, added in requests:
             for item in inputs:
                 phoneme = item.phoneme - stream.dropped
                 if item.token == NO_TOKEN:
@@ -264,26 +270,9 @@ class LmBatch:
                     np.add(self._tokens[item.token], self._counts[min(item.frames, last)], out=made[row])
                     made[row] += stream.inside[phoneme]
                 row += 1
-            if condition is not None:
-                made[row - len(inputs) + condition[0]] += self._condition(condition[1])
+            if added is not None:
+                made[row - len(inputs) : row] += added
         return made
-
-    def _condition(self, states: Floats) -> Floats:
-        """[width]. Raises ValueError for a model that takes none."""
-        if self.packed is not None and self.packed.condition is not None:
-            return self.packed.condition(states)
-        if self.lm.condition is None:
-            raise ValueError("this model takes no condition")
-        with torch.inference_mode():
-            tensor = torch.from_numpy(states).to(self.device, self.lm.tokens.weight.dtype)
-            return _floats(self.lm.condition(tensor))
-
-
-def _shifted(condition: tuple[int, Floats] | None, at: int) -> tuple[int, Floats] | None:
-    """``condition`` for the inputs from ``at`` on; None when it is not for one of the first MAX_ROWS of those."""
-    if condition is None or not 0 <= condition[0] - at < MAX_ROWS:
-        return None
-    return condition[0] - at, condition[1]
 
 
 def _floats(tensor: torch.Tensor) -> Floats:

@@ -24,6 +24,7 @@ OFFSETS = tuple(range(-1, 7))  # the phonemes around the current one that a phon
 NO_TOKEN = -1  # token of an input that is a phoneme
 MAX_COUNT = 40  # frames of one phoneme told apart
 EPS = 1e-5  # of a condition's norms
+MAX_AGE = 8  # positions since the states that a condition tells of, told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,16 @@ class PackedCondition:
         scales = [norm.get_parameter("weight").detach().float() for norm in condition.norms]
         self._scales: Floats = torch.stack(scales).numpy()
         self._join = PackedMatrix(condition.join.weight)
+        self._ages: Floats = condition.ages.weight.detach().float().numpy()
 
-    def __call__(self, states: Floats) -> Floats:
-        """[taps + 1, width of the target] -> [width]."""
+    def __call__(self, states: Floats, later: int) -> Floats:
+        """See ``SpeechLm.told``."""
         normed = np.empty_like(states)
-        for row, scale in enumerate(self._scales):
-            norm(states[row : row + 1], scale, np.float32(EPS), normed[row : row + 1])
-        joined: Floats = self._join(normed.reshape(1, -1))[0]
-        return joined
+        for part, scale in enumerate(self._scales):
+            norm(states[:, part], scale, np.float32(EPS), normed[:, part])
+        told = self._join(normed.reshape(len(states), -1))
+        ages = self._ages[np.minimum(np.arange(later + 1), MAX_AGE - 1)]
+        return np.concatenate([told[:-1] + ages[0], told[-1] + ages])
 
 
 class PackedLm:
@@ -93,18 +96,24 @@ class PackedLm:
 
 
 class Condition(nn.Module):
-    """The target's states at one position as a vector for the drafter's next input (as EAGLE-3, Li et al. 2025)."""
+    """The target's states at one position as a vector to be added to the drafter's inputs after it (after EAGLE-3, Li et al. 2025).
+
+    The input right behind that position has age 0; inputs that were only drafted get the last states known, with their age.
+    """
 
     def __init__(self, config: ConditionConfig, width: int) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.RMSNorm(config.width, EPS) for _ in range(len(config.taps) + 1))
         self.join = nn.Linear(config.width * len(self.norms), width, bias=False)
-        nn.init.zeros_(self.join.weight)  # a drafter trained without it goes on from where it is
+        self.ages = nn.Embedding(MAX_AGE, width)
+        nn.init.normal_(self.join.weight, std=0.005)
+        nn.init.zeros_(self.ages.weight)
 
-    def forward(self, states: Tensor) -> Tensor:
-        """[..., taps + 1, width of the target] -> [..., width]."""
+    def forward(self, states: Tensor, ages: Tensor) -> Tensor:
+        """[..., taps + 1, width of the target], [...] -> [..., width]."""
         joined: Tensor = self.join(torch.cat([norm(states[..., i, :]) for i, norm in enumerate(self.norms)], dim=-1))
-        return joined
+        told: Tensor = joined + self.ages(ages.clamp(max=MAX_AGE - 1))
+        return told
 
 
 class SpeechLm(nn.Module):
@@ -163,6 +172,21 @@ class SpeechLm(nn.Module):
         current, following = OFFSETS.index(0), OFFSETS.index(1)
         inside = self.beside(windows[..., current]) + self.beside(windows[..., following] + symbols)
         return entry, inside
+
+    def told(self, states: Floats, later: int) -> Floats:
+        """``states`` of the target at n positions [n, taps + 1, its width] -> [n + later, width]: what is added to the inputs right behind
+        those positions, and to ``later`` more that know nothing newer. Raises ValueError for a model that takes none."""
+        if self.condition is None:
+            raise ValueError("this model takes no condition")
+        if (packed := self.packed()) is not None and packed.condition is not None:
+            return packed.condition(states, later)
+        with torch.inference_mode():
+            tensor = torch.from_numpy(np.concatenate([states, *[states[-1:]] * later]))
+            ages = torch.tensor([0] * len(states) + list(range(1, later + 1)))
+            weight = self.tokens.weight
+            made = self.condition(tensor.to(weight.device, weight.dtype), ages.to(weight.device))
+            told: Floats = made.float().cpu().numpy()
+            return told
 
     def codec_vectors(self, tokens: Tensor, counts: Tensor) -> Tensor:
         """Codec tokens and frame counts in the phoneme (both [...]) -> [..., width], to be added to the phoneme's ``inside`` vector."""

@@ -1,6 +1,6 @@
 """Packs trained checkpoints into a bundle.
 
-    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTER_CKPT OUT
+    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTERS_CKPT OUT
 
 Caps of phonemes come from the corpus: half as long again as the longest seen, at least 12 frames.
 """
@@ -15,7 +15,7 @@ import typer
 
 from models.bundle import FORMAT, Manifest, SamplingEntry, VoiceEntry, save
 from models.training.dataset import Row, read_rows
-from models.training.drafter import load_drafter, load_target
+from models.training.drafter import load_drafters, load_target
 from models.training.encode import load_codec
 from models.training.target import VOICES
 from tts_spec.text.symbols import START, STOP, TABLE_SIZE, symbol_ids, table_hash
@@ -49,18 +49,15 @@ def bundle(
     packed: Path,
     codec: Path,
     target: Path,
-    drafter: Path,
+    drafters: Path,
     out: Path,
-    feature: Path | None = None,
     default_drafter: str = "model",
     gamma: int = 8,
     temperature: float = 0.5,
 ) -> None:
-    """Write the bundle. ``feature``: checkpoint of a conditioned drafter, if it shall have one."""
+    """Write the bundle."""
     large = load_target(target)
-    small = {"model": load_drafter(drafter, large, conditioned=False)}
-    if feature is not None:
-        small["feature"] = load_drafter(feature, large, conditioned=True)
+    small = load_drafters(drafters, large)
     whole = load_codec(codec)
     manifest = Manifest(
         format=FORMAT,

@@ -1,19 +1,20 @@
-"""Trains a drafter to match a trained target on what the target says itself (``on_policy``), as deployed.
+"""Trains drafters to match a trained target on what the target says itself (``on_policy``), as deployed.
 
-    python -m models.training.drafter SPOKEN TARGET_CHECKPOINT CHECKPOINT --steps 800 [--conditioned] [--start-from OTHER]
+    python -m models.training.drafter SPOKEN TARGET_CHECKPOINT CHECKPOINT --steps 2000 --kinds model,feature [--start-from OTHER]
 
-Loss: KL first while the two are far apart, then -log of the chance that both take the same token under the same noise, at the deployed
-temperature. A conditioned drafter (``feature``) is told the target's states before some of its inputs, as at the start of every round.
+All kinds of one run share the target's pass. Loss: -log of the chance that both take the same token under the same noise, at the deployed
+temperature; KL first for a drafter that begins from nothing, while the two are far apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 import typer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.speech_lm import ConditionConfig, SpeechLm, SpeechLmConfig
@@ -26,18 +27,32 @@ from models.training.woven import Rows, WovenCorpus
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE
 
+KINDS = ("model", "feature")
 KL_STEPS = 0.15  # share of the steps trained with KL
-KNOWN = 0.36  # share of inputs before which the target's states are known: one a round
 LIKELIEST = 64  # options the loss looks at; the others have next to no mass at the deployed temperature
+KNOWN_RUN = 2.5  # mean of positions in a row whose states the drafter knows, as when a round has accepted so many
+LONGEST_GAP = 5  # of positions drafted after them
 
 
-def drafter_config(target: SpeechLm, *, conditioned: bool) -> SpeechLmConfig:
-    """Sizes of the starter drafters."""
-    transformer = TransformerConfig(width=192, layers=2, heads=3, kv_heads=1, hidden=512)
-    large = target.config.transformer
+def drafter_config(kind: str, target: SpeechLmConfig) -> SpeechLmConfig:
+    """Sizes of the starter drafters. ``model``: a small language model; ``feature``: one layer of the target's size, told its states."""
+    if kind == "model":
+        transformer = TransformerConfig(width=192, layers=2, heads=3, kv_heads=1, hidden=512)
+        return SpeechLmConfig(TABLE_SIZE, voices=target.voices, transformer=transformer)
+    large = target.transformer
     taps = (large.layers // 3, 2 * large.layers // 3 + 1)
-    condition = ConditionConfig(large.width, taps) if conditioned else None
-    return SpeechLmConfig(TABLE_SIZE, voices=len(VOICES), transformer=transformer, condition=condition)
+    return replace(target, transformer=replace(large, layers=1), condition=ConditionConfig(large.width, taps))
+
+
+def new_drafter(kind: str, target: SpeechLm) -> SpeechLm:
+    """Untrained; ``feature`` begins with the target's tables, heads and last layer."""
+    lm = SpeechLm(drafter_config(kind, target.config))
+    if kind == "feature":
+        last = f"transformer.blocks.{target.config.transformer.layers - 1}."
+        weights = {name.replace(last, "transformer.blocks.0."): value for name, value in target.state_dict().items()}
+        own = lm.state_dict()
+        lm.load_state_dict(own | {name: value for name, value in weights.items() if name in own and name != last})
+    return lm
 
 
 def load_target(checkpoint: Path) -> SpeechLm:
@@ -50,83 +65,124 @@ def load_target(checkpoint: Path) -> SpeechLm:
     return lm.eval().requires_grad_(False)
 
 
-def load_drafter(checkpoint: Path, target: SpeechLm, *, conditioned: bool) -> SpeechLm:
-    """The drafter of a training checkpoint; one without a condition may become one with, that does the same at first."""
-    lm = SpeechLm(drafter_config(target, conditioned=conditioned))
-    weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]["lm"]
-    fresh = {name: value for name, value in lm.state_dict().items() if name.startswith("condition.")}
-    lm.load_state_dict(fresh | weights)
-    return lm
+def load_drafters(checkpoint: Path, target: SpeechLm) -> dict[str, SpeechLm]:
+    """The drafters of a training checkpoint, by kind."""
+    parts = torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]
+    drafters = {}
+    for kind in (kind for kind in KINDS if kind in parts):
+        drafters[kind] = SpeechLm(drafter_config(kind, target.config))
+        drafters[kind].load_state_dict(parts[kind])
+    return drafters
+
+
+def known_states(shape: torch.Size, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(position of the last known states before each input, positions since then), both int64 [B, T]; age -1 where there are none.
+
+    Runs of known positions alternate with gaps, as rounds that accept and draft do in deployment.
+    """
+    batch, length = shape
+    known = torch.zeros(shape, dtype=torch.bool)
+    for row in range(batch):
+        at = 0
+        while at < length:
+            run = 1 + int(torch.empty(()).geometric_(1 / KNOWN_RUN, generator=generator).item() - 1)
+            known[row, at : at + run] = True
+            at += run + int(torch.randint(1, LONGEST_GAP + 1, (), generator=generator))
+    places = torch.arange(length).expand(shape)
+    last = torch.where(known, places, -1).cummax(dim=1).values
+    before = F.pad(last[:, :-1], (1, 0), value=-1)
+    return before.clamp(min=0), torch.where(before >= 0, places - 1 - before, -1)
+
+
+def drafter_states(drafter: SpeechLm, rows: Rows, states: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(hidden states [B, T, width], ages [B, T]); ``states`` [B, T, taps + 1, width of the target]."""
+    x = input_vectors(drafter, rows)
+    ages = torch.full(rows.is_phoneme.shape, -1)
+    if drafter.condition is not None:
+        places, ages = known_states(rows.is_phoneme.shape, generator)
+        told = states[torch.arange(len(places))[:, None], places]
+        x = x + drafter.condition(told, ages.clamp(min=0)) * (ages >= 0)[..., None]
+    return drafter.transformer(x), ages
 
 
 def distillation_loss(
-    drafter: SpeechLm, target: SpeechLm, rows: Rows, temperature: float, generator: torch.Generator, *, use_kl: bool
+    drafters: Mapping[str, SpeechLm],
+    target: SpeechLm,
+    rows: Rows,
+    temperature: float,
+    generator: torch.Generator,
+    by_kl: tuple[str, ...] = (),
 ) -> Loss:
-    """Mean over decisions; for the log the chance of a match by codebook, and where the target's states are known."""
+    """Sum over ``drafters`` of the mean over decisions; for the log the chance of a match by codebook, and by age of the states known.
+
+    ``by_kl``: the drafters whose loss is KL.
+    """
+    conditions = [each.config.condition for each in drafters.values() if each.config.condition is not None]
     with torch.no_grad():
-        condition = drafter.config.condition
-        normed, taps = target.transformer.states(input_vectors(target, rows), condition.taps if condition else ())
-    x = input_vectors(drafter, rows)
-    known = torch.zeros_like(rows.is_phoneme)
-    if drafter.condition is not None:
-        states = torch.stack([*taps, normed], dim=-2)[:, :-1]  # [B, T - 1, taps + 1, width]
-        told = F.pad(drafter.condition(states), (0, 0, 1, 0))  # of the position before
-        known = torch.rand(known.shape, generator=generator) < KNOWN
-        x = x + told * known[..., None]
-    own = drafter.transformer(x)
-    total, count = own.new_zeros((), dtype=torch.float32), 0
+        normed, taps = target.transformer.states(input_vectors(target, rows), conditions[0].taps if conditions else ())
+        states = torch.stack([*taps, normed], dim=-2)
+    own = {kind: drafter_states(each, rows, states, generator) for kind, each in drafters.items()}
+    total = normed.new_zeros((), dtype=torch.float32)
+    count = rows.due.numel()
     parts: dict[str, Tensor] = {}
-    matched_known = own.new_zeros((), dtype=torch.float32)
-    for book in range(drafter.config.codebooks):
+    matched = {kind: torch.zeros(rows.due.shape) for kind in drafters}
+    for book in range(target.config.codebooks):
+        due = rows.due == book
         with torch.no_grad():
             p = (book_logits(target, normed, rows, book)[0] / temperature).softmax(-1)
-        log_q = (book_logits(drafter, own, rows, book)[0] / temperature).log_softmax(-1)
-        likely = torch.maximum(p, log_q.detach().exp()).topk(LIKELIEST, dim=-1).indices
-        p_likely, log_q_likely = p.gather(-1, likely), log_q.gather(-1, likely)
-        match = coupled_match(p_likely, log_q_likely.exp())
-        kl = F.kl_div(log_q.clamp(min=-30), p, reduction="sum")
-        total = total + (kl if use_kl else -match.clamp(min=1e-3).log().sum())
-        count += len(match)
-        parts[f"match{book}"] = match.detach().mean()
-        matched_known = matched_known + (match.detach() * known[rows.due == book]).sum()
-    if drafter.condition is not None:
-        parts["known"] = matched_known / known.sum()
-    return total / count, parts
+        for kind, drafter in drafters.items():
+            log_q = (book_logits(drafter, own[kind][0], rows, book)[0] / temperature).log_softmax(-1)
+            likely = torch.maximum(p, log_q.detach().exp()).topk(LIKELIEST, dim=-1).indices
+            match = coupled_match(p.gather(-1, likely), log_q.gather(-1, likely).exp())
+            if kind in by_kl:
+                total = total + F.kl_div(log_q.clamp(min=-30), p, reduction="sum") / count
+            else:
+                total = total - match.clamp(min=1e-3).log().sum() / count
+            matched[kind][due] = match.detach()
+            parts[f"{kind}.{book}"] = match.detach().mean()
+    for kind in drafters:
+        ages = own[kind][1]
+        for age in range(LONGEST_GAP if drafters[kind].condition is not None else 0):
+            parts[f"{kind}.age{age}"] = matched[kind][ages == age].mean()
+    return total, parts
 
 
 def train(
     spoken: Path,
     target_checkpoint: Path,
     checkpoint: Path,
-    steps: int = 800,
+    steps: int = 2000,
     batch: int = 4,
     length: int = 1024,
-    rate: float = 3e-3,
+    rate: float = 2e-3,
     temperature: float = 0.5,
     seed: int = 1,
-    conditioned: bool = False,
+    kinds: str = ",".join(KINDS),
     start_from: Path | None = None,
 ) -> None:
-    """Train until ``steps``; resumes from ``checkpoint``. ``start_from``: checkpoint of a drafter whose weights a new run begins with."""
+    """Train until ``steps``; resumes from ``checkpoint``. ``start_from``: checkpoint of drafters whose weights a new run begins with."""
+    if unknown := set(kinds.split(",")) - set(KINDS):
+        raise typer.BadParameter(f"kinds has {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
     torch.set_flush_denormal(True)
     torch.manual_seed(seed)
     target = load_target(target_checkpoint)
-    drafter = SpeechLm(drafter_config(target, conditioned=conditioned))
-    if start_from is not None:
-        drafter = load_drafter(start_from, target, conditioned=conditioned)
-    print(f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters", flush=True)
-    chosen = optimizers(drafter, lm_matrices(drafter), rate, 0.05)
-    run = Run(checkpoint, steps, {"lm": drafter, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
+    begun = load_drafters(start_from, target) if start_from is not None else {}
+    drafters = {kind: begun.get(kind) or new_drafter(kind, target) for kind in kinds.split(",")}
+    for kind, drafter in drafters.items():
+        print(f"{kind}: {sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters", flush=True)
+    chosen = [made for each in drafters.values() for made in optimizers(each, lm_matrices(each), rate, 0.05)]
+    run = Run(checkpoint, steps, {**drafters, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
     corpus = WovenCorpus(spoken, spoken / "codes.npz", VOICES, held_out=False)
     batches = corpus.batches(batch, length, seed + 500 + run.step)
     generator = torch.Generator().manual_seed(seed + run.step)
-    kl_until = 0 if start_from is not None else KL_STEPS * steps
+    fresh = tuple(kind for kind in drafters if kind not in begun)
 
     def loss_at(step: int) -> Loss:
-        return distillation_loss(drafter, target, next(batches), temperature, generator, use_kl=step < kl_until)
+        by_kl = fresh if step < KL_STEPS * steps else ()
+        return distillation_loss(drafters, target, next(batches), temperature, generator, by_kl)
 
-    fit(drafter, run, chosen, rate, loss_at)
+    fit(nn.ModuleDict(drafters), run, chosen, rate, loss_at)
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def lookahead_drafter(script: Script, sampler: Sampler, small: LmStream) -> Draf
 
 
 def feature_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
-    return ModelDrafter(small, script, sampler, conditioned=True, likely_enough=0.0)
+    return ModelDrafter(small, script, sampler, tell=small.told, likely_enough=0.0)
 
 
 def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:

@@ -45,7 +45,7 @@ class Chain:
         inputs: Sequence[StreamInput],
         start: int,
         parents: Sequence[int] | None = None,
-        condition: tuple[int, npt.NDArray[np.float32]] | None = None,
+        added: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
         return self._table[[item.token for item in inputs]]
 

@@ -99,9 +99,9 @@ class PlainStream:
         inputs: Sequence[StreamInput],
         start: int,
         parents: Sequence[int] | None = None,
-        condition: tuple[int, Floats] | None = None,
+        added: Floats | None = None,
     ) -> Logits:
-        """See ``LogitSource``; takes no condition."""
+        """See ``LogitSource``; takes nothing to add."""
         self._cache.rewind(0, self._before + start)
         ids = [self._last if item.token == NO_TOKEN else item.token for item in inputs]
         parts = [

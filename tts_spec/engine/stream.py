@@ -71,7 +71,7 @@ class SpeechStream:
             model = networks.drafters[plan.drafter].open(plan.voice_weights, plan.speed)
             self._models.append(model)
             self._drafter = ModelDrafter(
-                model, self._script, self._sampler, conditioned=model.batch.lm.condition is not None
+                model, self._script, self._sampler, tell=model.told if model.batch.lm.condition is not None else None
             )
         self._renderer = Renderer(networks.codec)
         self._sample_rate = bundle.codec.sample_rate

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.lm_stream import ConditionedSource, StreamInput
+from models.products import Floats
 from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import Draft, StreamState, legal_prefix
 from tts_spec.speculate.sampling import Distribution, Sampler, draw
@@ -62,14 +63,14 @@ class ModelDrafter:
         script: Script,
         sampler: Sampler,
         *,
-        conditioned: bool = False,
+        tell: Callable[[Floats, int], Floats] | None = None,
         likely_enough: float = LIKELY_ENOUGH,
     ) -> None:
-        """``conditioned``: the model is told what the target made just before the pending input (``StreamState.features``).
+        """``tell``: ``SpeechLm.told`` of a model that is told the states in which the target made the decisions of the last round.
         ``likely_enough``: a line goes on while it is right with at least this chance; 0 = to the end."""
-        self.name = "feature" if conditioned else "model"
+        self.name = "model" if tell is None else "feature"
         self._likely_enough = likely_enough
-        self._conditioned = conditioned
+        self._tell = tell
         self._model = model
         self._script = script
         self._sampler = sampler
@@ -124,19 +125,31 @@ class ModelDrafter:
         for draft in drafts:
             states.append(states[-1].after(script, draft))
         new = self._catch_up(state)
-        condition = (len(new) - 1, state.features) if self._conditioned and state.features is not None else None
+        first = state.position + 1 - len(new)
+        told = self._told(state, len(new), count)
         new += [each.inputs[-1] for each in states[1:]]
         while len(drafts) < count and worth_it() and not script.waits(states[-1].script):
             at = states[-1]
             start = at.position + 1 - len(new)
-            logits = self._model.forward(new, start - self._base, condition=condition)[-1]
+            added = None if told is None else told[start - first : start - first + len(new)]
+            logits = self._model.forward(new, start - self._base, added=added)[-1]
             self._fed[start - self._valid :] = new
             if start <= state.position:  # the committed inputs among them are never asked about again
                 self._fed, self._valid = self._fed[state.position - self._valid :], state.position
             drafts.append(choose(logits, at))
             states.append(at.after(script, drafts[-1]))
-            new, condition = [states[-1].inputs[-1]], None
+            new = [states[-1].inputs[-1]]
+        if self._tell is not None:
+            del self._fed[1:]  # they will be told more when they are committed
         return drafts
+
+    def _told(self, state: StreamState, inputs: int, later: int) -> Floats | None:
+        """What is added to the last ``inputs`` committed inputs and ``later`` more: [inputs + later, width]."""
+        if self._tell is None or state.features is None:
+            return None
+        told = self._tell(state.features[-inputs:], later)
+        unknown = inputs + later - len(told)
+        return np.concatenate([np.zeros((unknown, told.shape[1]), np.float32), told]) if unknown else told
 
     def _catch_up(self, state: StreamState) -> list[StreamInput]:
         """The committed inputs the cache does not hold yet, up to the pending one; at least that one."""

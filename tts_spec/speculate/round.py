@@ -26,7 +26,7 @@ class StreamState(NamedTuple):
     script: ScriptState = FIRST_STATE
     inputs: tuple[StreamInput, ...] = (FIRST_INPUT,)  # the last HISTORY inputs, the pending one at ``position`` last
     tail: tuple[int, ...] = ()  # the target's own samples past the last mismatch: drafts for ``position`` and after
-    features: Floats | None = None  # ``LogitSource.features`` where the last decision was made
+    features: Floats | None = None  # ``LogitSource.features`` where the decisions of the last round were made
 
     def after(self, script: Script, decision: int) -> StreamState:
         """The state once ``decision`` is committed; it has neither tail nor features."""
@@ -110,7 +110,7 @@ def speculative_round(
     kept = [rows[node] for node in path[: len(decisions)]]
     if not is_line:
         target.keep(state.position, kept)
-    after = last.after(script, decisions[-1])._replace(tail=tuple(tail), features=target.features[kept[-1]])
+    after = last.after(script, decisions[-1])._replace(tail=tuple(tail), features=target.features[kept])
     longest = max(each.position for each in nodes) - state.position
     return Round(after, tuple(decisions), len(draft.decisions), longest, len(path) - 1)
 
