@@ -1,4 +1,4 @@
-"""Addresses and codes: URLs, e-mail, IP numbers, file names, phone numbers, read the way people say them.
+"""Addresses and codes: URLs, e-mail, IP numbers, file names and paths, phone numbers, read the way people say them.
 
 Each rule is a pattern and what to write for it; hibari then reads the words.
 """
@@ -15,6 +15,8 @@ _TLD = (
 )
 _URL = re.compile(
     rf"(?:(?:https?|ftp|wss?)://|mailto:|www\.)[^\s<>\"“”]+"
+    r"|(?<![\w@.-])localhost(?::\d+)(?:[/?#][^\s<>\"“”]*)?"
+    r"|(?<![\w/.<~])~?/(?:[\w.-]+/)+[\w.-]*"
     rf"|(?<![\w@.-])(?:[A-Za-z0-9-]{{2,}}\.)+{_TLD}(?![\w@-]|\.\w)(?::\d+)?(?:[/?#][^\s<>\"“”]*)?"
 )
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -48,6 +50,7 @@ POINT = "[point](/pYnt/)"  # as hibari says it in decimals, without stress; the 
 
 _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)")
 _VERSION = re.compile(r"(?<![\w.])v?\d+(?:\.\d+){2,}(?![\w]|\.\d)")
+_AGAIN = re.compile(r"(?<=[Vv]ersion )v(?=\d)")  # it is said already
 _V_NUMBER = re.compile(r"(?<![\w.])[vV](?=\d+\.\d)")
 _FILE_DOT = re.compile(r"(?<=[A-Za-z0-9_]{3})\.(?=[a-z]{1,10}\b|[A-Z]{2,}\b)([A-Za-z]+)")
 _DOTFILE = re.compile(r"(?<![\w.])\.(?=[a-z]{2,})")
@@ -64,10 +67,12 @@ _PHONE = re.compile(
 def read_addresses(text: TrackedText) -> TrackedText:
     """URLs, e-mail addresses, IP and version numbers, file names and phone numbers as words."""
     plain = text.text
-    if "." in plain or "@" in plain or "://" in plain:
+    if any(mark in plain for mark in ".@/:"):
         text = text.sub(_EMAIL, _address).sub(_URL, _address)
         text = text.sub(_IP, lambda m: " dot ".join(" ".join(part) for part in m.group().split(".")))
-        text = text.sub(_VERSION, lambda m: f" {POINT} ".join(m.group().replace("v", "version ").split(".")))
+        text = text.sub(_AGAIN, "").sub(
+            _VERSION, lambda m: f" {POINT} ".join(m.group().replace("v", "version ").split("."))
+        )
         text = text.sub(_V_NUMBER, "version ")
         text = text.sub(_FILE_DOT, lambda m: f" dot {_word(m.group(1))}").sub(_DOTFILE, "dot ")
     return text.sub(_PHONE, _phone)

@@ -1,6 +1,6 @@
 """The pre-pass: the caller's text made ready for hibari, with a map back and a warning for whatever is left out.
 
-Order matters: tags first, then characters, then addresses, then amounts. Knows no phonemes.
+Order matters: tags first, then characters, addresses, abbreviations, amounts, and last the words hibari would misread. Knows no sound.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from tts_spec.text.abbreviations import read_abbreviations
 from tts_spec.text.addresses import read_addresses
 from tts_spec.text.charset import speakable
+from tts_spec.text.homographs import read_homographs
 from tts_spec.text.lexicon import Lexicon
 from tts_spec.text.markup import MAX_PAUSE_S, Segment, split_markup
 from tts_spec.text.quantities import read_quantities
@@ -40,7 +42,7 @@ def prepare(text: str, lexicon: Lexicon) -> Prepared:
         body = _without_emoticons(body, dropped)
         if dropped:  # punctuation that followed only what was left out
             body = body.sub(_ORPHANS, "")
-        body = read_quantities(read_addresses(body))
+        body = read_homographs(read_quantities(read_abbreviations(read_addresses(body))))
         warnings += dropped
         if prepared and not body.text.strip():  # breaks in a row are one pause
             pause = min(prepared[-1].pause_s + segment.pause_s, MAX_PAUSE_S)

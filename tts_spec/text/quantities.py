@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from tts_spec.text.addresses import POINT
+from tts_spec.text.normalize import h
 from tts_spec.text.tracked import Replacement, TrackedText
 
 _NUM = r"\d+(?:,\d{3})*(?:\.\d+)?"
@@ -65,6 +66,20 @@ _UNITS = {
     "kcal": ("kilocalorie", "kilocalories"),
     "kPa": ("kilopascal", "kilopascals"),
     "µs": ("microsecond", "microseconds"),
+    "m/s²": ("meter per second squared", "meters per second squared"),
+    "mL": ("milliliter", "milliliters"),
+    "cl": ("centiliter", "centiliters"),
+    "dl": ("deciliter", "deciliters"),
+    "L": ("liter", "liters"),
+    "tsp": ("teaspoon", "teaspoons"),
+    "tbsp": ("tablespoon", "tablespoons"),
+    "V": ("volt", "volts"),
+    "kV": ("kilovolt", "kilovolts"),
+    "W": ("watt", "watts"),
+    "mA": ("milliamp", "milliamps"),
+    "rpm": ("revolution per minute", "revolutions per minute"),
+    "bpm": ("beat per minute", "beats per minute"),
+    "psi": ("pound per square inch", "pounds per square inch"),
 }
 _GLUED_UNITS = {
     "m": ("meter", "meters"),
@@ -85,6 +100,11 @@ _NOT_DECADE = "".join(
 
 def _alternatives(words: dict[str, str] | dict[str, tuple[str, str]]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+_ALL_UNITS = {name: (one, many) for name, (one, many) in h.UNITS.items()} | _UNITS
+# After "a" and before what is measured a unit has no plural: "a 5 kg bag".
+_NOT_MEASURED = r"(?:of|and|or|to|in|at|per|is|was|for|from|with|away|ago|later|than|by|on|as|a|the)"
 
 
 def _money_range(m: re.Match[str]) -> str:
@@ -117,7 +137,6 @@ _RULE_TEXT: tuple[_Rule, ...] = (
     # no word exists for it: digit by digit
     (r"\d[\d,]{15,}", lambda m: " ".join(m.group().replace(",", ""))),
     # typography
-    (r"\bREADME\b", "read me"),
     (r"(?<![\d,.])(\d{1,2}(?:,\d{1,2})+)(?![\d,]|\.\d)", lambda m: m.group().replace(",", ", ")),
     (r"(?<=\S)--(?=[^\s-])(?<!---)|(?<=\S) -- (?=\S)", " — "),
     (r"‘", "'"),
@@ -128,6 +147,7 @@ _RULE_TEXT: tuple[_Rule, ...] = (
     # money
     (r"\bUS\$", "$"),
     (rf"([$€£]{_NUM})\s?(?:USD|EUR|GBP)\b", r"\1"),
+    (rf"\b(USD|EUR|GBP)\s?({_NUM})(?![\w.]*\d)", lambda m: _CODES[m.group(1)] + m.group(2)),
     (rf"(?<![\w.])({_NUM})\s?(USD|EUR|GBP)\b", lambda m: _CODES[m.group(2)] + m.group(1)),
     (rf"(?<![\w.,$£€])({_NUM})\s?([$€£])(?![\w$€£])", r"\2\1"),
     (r"(?<!\w)[-−]\s?([$£€])(?=\d)", r"minus \1"),
@@ -152,7 +172,9 @@ _RULE_TEXT: tuple[_Rule, ...] = (
     (r"(?<=\d)x\b", " times"),
     (r"(?<=\w)\^2\b", " squared"),
     (r"(?<=\w)\^3\b", " cubed"),
-    (r"(?<=\d) [-−–] (?=\d[\d.,]* ?=)", " minus "),
+    (r"(?<=\d) ?[-−–] ?(?=\d[\d.,]* ?=)", " minus "),
+    # hibari reads ranges, but not at the end of a sentence
+    (r"(?<![\w.,$£€:/-])(\d{1,4}) ?[-–] ?(\d{1,4})(?=[.!?][\"”')]*(?:\s|$))", r"\1 to \2"),
     (r"<=", " less than or equal to "),
     (r">=", " greater than or equal to "),
     (r"!=", " not equal to "),
@@ -163,7 +185,11 @@ _RULE_TEXT: tuple[_Rule, ...] = (
     # units
     (r"(?<=\d)['′](\d{1,2})[\"″]", r" foot \1"),
     (r"(?<=\bft )(\d{1,2}) ?in\b", r"\1 inches"),
-    (rf"(?<![\w.])(-?{_NUM})\s?({_alternatives(_UNITS)})(?![\w/])", _unit(_UNITS)),
+    (
+        rf"\b([Aa]n? )({_NUM})[\s-]?({_alternatives(_ALL_UNITS)})(?= (?!{_NOT_MEASURED}\b)[a-z])",
+        lambda m: f"{m.group(1)}{m.group(2)} {_ALL_UNITS[m.group(3)][0]}",
+    ),
+    (rf"(?<![\w.])(-?{_NUM})\s?({_alternatives(_UNITS)})(?![\w/²³])", _unit(_UNITS)),
     (r"(?<![\w.])(\d+)h(\d{2})(?!\w)", r"\1 hours \2"),
     (rf"{_NOT_DECADE}(?<![\w.'’])([1-9]0)s(?!\w)", r"\1 seconds"),
     (rf"(?<![\w.])(?![1-9]0s)(?!\d{{4}}s)(-?{_NUM})({_alternatives(_GLUED_UNITS)})(?![\w'’/])", _unit(_GLUED_UNITS)),
@@ -182,11 +208,14 @@ _RULE_TEXT: tuple[_Rule, ...] = (
     (r"\](?!\(/)|\}", ")"),
     (r"(?<=\w)\((?=[\w'\"])", " ("),
     (r"\\", " backslash "),
+    # hibari reads a word with a quotation mark before it letter by letter ("that's" with the sound of "think")
+    (r"(?<=\w)[\"“”«»](?=\w)", " "),
+    (r"[\"“”«»]", ""),
     (r"(?<=\w)_(?=\w)", " underscore "),
 )
 
 # What at least one rule needs: most clauses have none of it and skip them all.
-_QUICK = re.compile(r"[\d!{}\[\]R$£€₽₺₦₫₴₱₪฿₿#^\\_()<>=/‘'’~-]")
+_QUICK = re.compile(r"[\d!\"“”«»{}\[\]R$£€₽₺₦₫₴₱₪฿₿#^\\_()<>=/‘'’~-]")
 
 
 def _per(m: re.Match[str]) -> str:
