@@ -1,163 +1,205 @@
-// The page: sends the text, shows what comes back. The protocol is service/protocol.md.
+// The page: what is pressed and typed, what is said, and what is shown of it.
 
 import { Player } from "/audio.js";
-import { TokenStrip, Waveform } from "/view.js";
+import { compare, tabulate } from "/compare.js";
+import { $, NONE, complain, show, warn } from "/dom.js";
+import { inWords } from "/errors.js";
+import { mp3, save, srt, wav } from "/files.js";
+import { SAMPLE_RATE, Stream } from "/stream.js";
+import { Typing } from "/typing.js";
+import { Utterance } from "/utterance.js";
+import { BufferChart, TokenStrip, Waveform } from "/view.js";
 
-const SAMPLE_RATE = 24000;
-const PIECE = 4000; // characters in one text message, well under the server's limit
 const FULL_SCALE = 32768;
-const NONE = "–"; // a value not known yet
+const WORD_PAUSE_MS = 800; // in live typing: so long without a key, and the word being written counts as whole
+const TEXT_PAUSE_MS = 4000; // and so long, and nothing more is expected
+const HEARD_AGAIN_MS = 500;
+const FIGURES = [
+  "first-audio", "gap", "longest-gap", "underruns", "silence", "tau", "accepted", "count-tokens", "pace",
+];
 
-// What an error code means for the person in front of the page.
-const IN_WORDS = {
-  overloaded: "The server is busy: all its sessions are taken. Try again in a moment.",
-  shutting_down: "The server is shutting down.",
-  unknown_voice: "This voice is no longer there. Reload the page to see the voices.",
-  too_long: "This is more text than the server takes at once. Try a shorter one.",
-  slow_reader: "The connection is too slow for the audio.",
-  idle_timeout: "The server waited too long for this page.",
-  internal: "Something went wrong on the server.",
-};
-
-const $ = (id) => document.getElementById(id);
 const text = $("text");
 const waveform = new Waveform($("waveform"));
 const strip = new TokenStrip($("tokens"));
+const chart = new BufferChart($("buffer"));
 export const player = new Player(SAMPLE_RATE);
-let talk = null; // the utterance being spoken
 
-// One press of the button
-class Talk {
-  constructor() {
-    this.pressed = performance.now();
-    this.points = Array.from(text.value); // the server counts characters as code points
-    this.words = [];
-    this.marked = null;
-    this.made = 0; // samples
-    this.failed = false;
-    this.finished = false; // the server has said its last word
-  }
+let now = null; // the Utterance that is being said
+let stream = null; // where it comes from
+let last = null; // the last one that was said to its end, for the files
+let typing = null; // Typing, while the page speaks as one types
+let marked = null;
+let comparing = null; // AbortController
+let pauses = []; // timers of live typing
 
-  open() {
-    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    this.socket = new WebSocket(`${scheme}//${location.host}/v1/stream${location.search}`);
-    this.socket.binaryType = "arraybuffer";
-    this.socket.onopen = () => this.ask();
-    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.told(JSON.parse(data)) : this.given(data));
-    this.socket.onclose = () => {
-      if (this.finished || this !== talk) return;
-      this.fail(this.made ? "The connection to the server was lost." : "The server cannot be reached. Is it running?");
-    };
-  }
+const pointsOf = (string) => Array.from(string); // the server counts characters as code points
 
-  ask() {
-    const start = { type: "start", speed: Number($("speed").value), timestamps: true, speculation: true };
-    if ($("voice").value) start.voice = $("voice").value;
-    if (!$("speculation").checked) start.drafter = "none";
-    this.say(start);
-    for (let at = 0; at < this.points.length; at += PIECE) {
-      this.say({ type: "text", text: this.points.slice(at, at + PIECE).join("") });
-    }
-    this.say({ type: "end" });
-  }
+// What is said
 
-  say(message) {
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
-  }
-
-  given(data) {
-    const samples = Float32Array.from(new Int16Array(data), (sample) => sample / FULL_SCALE);
-    this.made += samples.length;
-    waveform.push(samples);
-    player.push(samples);
-  }
-
-  told(message) {
-    if (message.type === "timestamps") this.words.push(...message.words);
-    else if (message.type === "speculation") strip.push(message.accepted);
-    else if (message.type === "warning") warn(message.message);
-    else if (message.type === "error") this.fail(IN_WORDS[message.code] ?? "The server refused.", message.message);
-    else if (message.type === "end") this.finish(message.stats);
-  }
-
-  finish(stats) {
-    this.finished = true;
-    if (stats.rtf) show("pace", (1 / stats.rtf).toFixed(1), "× real time");
-    if (stats.tau) show("tau", stats.tau.toFixed(2));
-    player.end();
-    if (!this.made) idle("Nothing to speak in this text");
-  }
-
-  // Stops the sound and, if need be, the server.
-  cancel() {
-    if (!this.finished) this.say({ type: "cancel" });
-    this.finished = true;
-    this.socket.close();
-    player.stop();
-  }
-
-  fail(inWords, detail = "") {
-    this.finished = this.failed = true;
-    const small = document.createElement("small");
-    small.textContent = detail;
-    $("error").replaceChildren(inWords, ...(detail ? [small] : []));
-    $("error").hidden = false;
-    if (this.made) player.end(); // what has arrived may still be heard
-    else idle("Not spoken");
-  }
-
-  // Marks the word that sounds at this second.
-  mark(second) {
-    const word = this.words.findLast((each) => each.start_s <= second) ?? null;
-    const current = word && second < word.end_s + 0.15 ? word : null;
-    if (current === this.marked) return;
-    this.marked = current;
-    if (!current) return mirror();
-    const mark = document.createElement("mark");
-    mark.textContent = this.points.slice(current.start_char, current.end_char).join("");
-    mirror(
-      this.points.slice(0, current.start_char).join(""), mark, this.points.slice(current.end_char).join(""),
-    );
-  }
+function order() {
+  return { voice: $("voice").value, speed: Number($("speed").value), seed: 0 };
 }
 
-async function speak() {
-  talk?.cancel();
-  player.stop();
+// Begins an utterance; its text follows. base: see Utterance.
+function begin(base) {
+  silence();
   clear();
+  const mine = (now = new Utterance(order(), base));
+  const start = { ...mine.order };
+  if (!start.voice) delete start.voice;
+  if (!$("speculation").checked) start.drafter = "none";
+  stream = new Stream(start, {
+    heard: (samples) => mine === now && heard(samples),
+    told: (message) => mine === now && told(message),
+    failed: (code, message) => mine === now && fail(code, message),
+  });
+  busy("Speaking");
+  player.start().catch(() => mine === now && (stream.cancel(), fail("no_output")));
+  requestAnimationFrame(frame);
+}
+
+function say(points) {
+  for (const point of points) now.points.push(point);
+  stream.text(points);
+}
+
+function heard(samples) {
+  const floats = Float32Array.from(samples, (sample) => sample / FULL_SCALE);
+  now.add(samples);
+  chart.arrivals.push(now.arrivals.at(-1) / 1000);
+  waveform.push(floats);
+  player.push(floats);
+}
+
+function told(message) {
+  if (message.type === "started") now.order.voice = message.voice;
+  else if (message.type === "onsets") now.onsets.push(...message.words);
+  else if (message.type === "timestamps") now.words.push(...message.words);
+  else if (message.type === "speculation") strip.push(message.accepted);
+  else if (message.type === "warning") warn(message.message);
+  else if (message.type === "end") finish(message.stats);
+}
+
+function finish(stats) {
+  now.stats = stats;
+  if (stats.rtf) show("pace", (1 / stats.rtf).toFixed(1), "× real time");
+  if (stats.tau) show("tau", stats.tau.toFixed(2));
+  player.end();
+  if (!now.made) idle("Nothing to speak in this text");
+}
+
+function fail(code, detail = "") {
+  now.failed = true;
+  complain(inWords(code), detail);
+  if (now.made) player.end(); // what has arrived may still be heard
+  else idle("Not spoken");
+}
+
+// Stops the sound and, if need be, the server.
+function silence() {
+  stream?.cancel();
+  stream = null;
+  player.stop();
+}
+
+function speakAll() {
+  comparing?.abort();
+  typing = null;
   if (!text.value.trim()) {
-    $("error").textContent = "There is no text yet. Type or paste some first.";
-    $("error").hidden = false;
+    stop();
+    complain(inWords("no_text"));
     text.focus();
     return;
   }
-  const mine = (talk = new Talk());
-  document.body.classList.add("speaking");
-  $("speak").textContent = "Stop";
-  text.readOnly = true;
-  $("status").textContent = "Speaking";
-  mine.open();
-  requestAnimationFrame(frame);
-  try {
-    await player.start();
-  } catch {
-    mine.cancel();
-    mine.fail("This browser gives no access to its audio output.");
-    idle("Not spoken");
+  const points = pointsOf(text.value);
+  begin(0);
+  say(points);
+  if ($("live").checked) {
+    stream.say({ type: "flush" });
+    follow();
+    rest();
+  } else {
+    text.readOnly = true;
+    stream.end();
   }
 }
 
 function stop() {
-  if (!talk) return;
-  talk.cancel();
+  comparing?.abort();
+  if (!now) return;
+  silence();
   idle("Stopped");
+  follow(); // what is in the box by now is not for speaking
+}
+
+function bargeIn() {
+  const pressed = performance.now();
+  const line = pointsOf($("interruption").value);
+  if (!now) return;
+  silence();
+  player.addEventListener("silent", () => show("silence", Math.round(performance.now() - pressed), "ms"), { once: true });
+  if (!line.some((letter) => letter.trim())) {
+    idle("Interrupted");
+    return;
+  }
+  begin(null);
+  now.asked = pressed;
+  $("status").textContent = "Interrupted";
+  say(line);
+  stream.end();
+}
+
+// Live typing
+
+// From here on what is typed is spoken; nothing of what is in the box already.
+function follow() {
+  pauses.forEach(clearTimeout);
+  typing = $("live").checked ? new Typing(pointsOf(text.value)) : null;
+  text.readOnly = Boolean(now) && !typing && now.base !== null;
+}
+
+const isOpen = () => now && now.base !== null && !stream.ended && !stream.over;
+
+function write(hurry = false) {
+  if (!typing) return;
+  const { restart, base, points } = typing.follow(pointsOf(text.value), hurry);
+  if (restart && now) {
+    silence();
+    idle("Stopped");
+  }
+  if (!isOpen() && points.some((letter) => letter.trim())) begin(base);
+  if (isOpen() && points.length) say(points);
+  rest(hurry);
+}
+
+// What is to be done when no key follows: speak the word that was begun, and, once all has been heard, end.
+function rest(hurried = false) {
+  pauses.forEach(clearTimeout);
+  pauses = [setTimeout(finishIfHeard, TEXT_PAUSE_MS)];
+  if (!hurried) pauses.push(setTimeout(() => write(true), WORD_PAUSE_MS));
+}
+
+function finishIfHeard() {
+  if (!typing || !isOpen()) return;
+  if (player.position < now.seconds - 0.1) pauses.push(setTimeout(finishIfHeard, HEARD_AGAIN_MS));
+  else stream.end();
+}
+
+// What is shown
+
+function busy(status) {
+  document.body.classList.add("speaking");
+  $("speak").textContent = "Stop";
+  $("interrupt").disabled = false;
+  $("status").textContent = status;
 }
 
 function idle(status) {
-  talk?.mark(Infinity);
-  talk = null;
+  mark(null);
+  now = null;
   document.body.classList.remove("speaking");
   $("speak").textContent = "Speak";
+  $("interrupt").disabled = true;
   text.readOnly = false;
   $("status").textContent = status;
 }
@@ -165,67 +207,113 @@ function idle(status) {
 function clear() {
   waveform.clear();
   strip.clear();
+  chart.clear();
   mirror();
   $("error").hidden = true;
   $("warnings").replaceChildren();
-  for (const id of ["first-audio", "pace", "accepted", "tau", "underruns"]) show(id, NONE);
+  for (const id of FIGURES) show(id, NONE);
+  $("in-hand").textContent = $("elapsed").textContent = "";
+  files(null);
   draw();
 }
 
 function frame() {
   draw();
-  if (!talk) return;
-  talk.mark(player.position);
+  if (!now) return;
+  mark(now.base === null ? null : now.wordAt(player.position));
   requestAnimationFrame(frame);
 }
 
 function draw() {
-  const made = talk ? talk.made / SAMPLE_RATE : 0;
-  if (talk) {
+  if (now) {
+    const elapsed = (performance.now() - now.asked) / 1000;
+    const inHand = Math.max(0, now.seconds - player.position);
+    if (now.made) chart.push(elapsed, inHand);
     waveform.draw(player.position * SAMPLE_RATE);
     $("played").textContent = `${player.position.toFixed(1)} s`;
-    $("made").textContent = `${made.toFixed(1)} s`;
+    $("made").textContent = `${now.seconds.toFixed(1)} s`;
+    $("elapsed").textContent = `${elapsed.toFixed(1)} s`;
+    $("in-hand").textContent = `${inHand.toFixed(1)} s`;
     show("underruns", String(player.underruns));
+    const gaps = now.gaps;
+    if (gaps.length) {
+      show("gap", Math.round(gaps[gaps.length >> 1]), "ms");
+      show("longest-gap", Math.round(gaps.at(-1)), "ms");
+    }
   } else {
     waveform.draw();
   }
+  chart.draw();
   strip.draw();
-  if (strip.tokens.length) {
-    const percent = Math.round((100 * strip.accepted) / strip.tokens.length);
-    show("accepted", percent, "%");
-    $("tokens").ariaLabel = `${strip.tokens.length} tokens, ${percent} % drafted and accepted`;
-  }
+  if (!strip.tokens.length) return;
+  const percent = Math.round((100 * strip.accepted) / strip.tokens.length);
+  show("accepted", percent, "%");
+  show("count-tokens", strip.tokens.length.toLocaleString("en"));
+  $("tokens").ariaLabel = `${strip.tokens.length} tokens, ${percent} % drafted and accepted`;
 }
 
-function show(id, value, unit = "") {
-  $(id).classList.toggle("none", value === NONE);
-  const small = document.createElement("small");
-  small.textContent = unit;
-  $(id).replaceChildren(String(value), ...(unit ? [small] : []));
-}
-
-function warn(message) {
-  const item = document.createElement("li");
-  item.textContent = message;
-  $("warnings").append(item);
+function mark(onset) {
+  if (onset === marked) return;
+  marked = onset;
+  if (!onset) return mirror();
+  const points = pointsOf(text.value);
+  const [from, to] = [now.base + onset.start_char, now.base + onset.end_char];
+  const found = document.createElement("mark");
+  found.textContent = points.slice(from, to).join("");
+  mirror(points.slice(0, from).join(""), found, points.slice(to).join(""));
 }
 
 function mirror(...parts) {
   $("mirror").replaceChildren(...(parts.length ? parts : [text.value]), "\n");
 }
 
-function typed() {
-  const count = Array.from(text.value).length;
-  $("count").textContent = count === 1 ? "1 character" : `${count.toLocaleString("en")} characters`;
-  mirror();
+function files(utterance) {
+  last = utterance;
+  for (const kind of ["wav", "mp3", "srt"]) $(`save-${kind}`).disabled = !utterance;
 }
+
+function typed() {
+  const count = pointsOf(text.value).length;
+  $("count").textContent = count === 1 ? "1 character" : `${count.toLocaleString("en")} characters`;
+  const sounding = marked;
+  marked = null;
+  if (sounding) mark(sounding);
+  else mirror();
+}
+
+// Comparison
+
+async function compareNow() {
+  if (comparing) return comparing.abort();
+  if (!text.value.trim()) return complain(inWords("no_text"));
+  stop();
+  comparing = new AbortController();
+  $("error").hidden = true;
+  $("compare").textContent = "Comparing, press to stop";
+  const asked = order();
+  if (!asked.voice) delete asked.voice;
+  try {
+    tabulate(await compare(text.value, asked, comparing.signal), $("comparison"));
+  } catch ({ code, message }) {
+    if (code !== "stopped") complain(inWords(code), message);
+  }
+  comparing = null;
+  $("compare").textContent = "Compare";
+}
+
+// What happens
 
 async function loadVoices() {
   const select = $("voice");
   try {
-    const { voices, default: first } = await (await fetch(`/v1/voices${location.search}`)).json();
+    const answer = await fetch(`/v1/voices${location.search}`);
+    if (answer.status === 401) return complain(inWords("unauthorized"));
+    const { voices, default: first } = await answer.json();
     select.replaceChildren(
-      ...voices.map(({ name, language }) => new Option(`${name} (${language})`, name, name === first, name === first)),
+      ...voices.map(({ name, language, description }) => {
+        const label = `${name[0].toUpperCase()}${name.slice(1)}, ${(description || language).toLowerCase()}`;
+        return new Option(label, name, name === first, name === first);
+      }),
     );
     select.disabled = false;
   } catch {
@@ -233,36 +321,72 @@ async function loadVoices() {
   }
 }
 
+async function saveMp3() {
+  const button = $("save-mp3");
+  button.textContent = "MP3 …";
+  button.disabled = true;
+  try {
+    save(await mp3(last), "speech.mp3");
+  } catch (error) {
+    complain("The MP3 could not be made.", error.message);
+  }
+  button.textContent = "MP3";
+  button.disabled = !last;
+}
+
 player.addEventListener("audible", () => {
-  if (talk) show("first-audio", Math.round(performance.now() - talk.pressed), "ms");
+  if (now) show("first-audio", Math.round(performance.now() - now.asked), "ms");
+});
+player.addEventListener("underrun", () => {
+  if (now) chart.dry.push((performance.now() - now.asked) / 1000);
 });
 player.addEventListener("ended", () => {
-  if (!talk) return;
+  if (!now) return;
   draw();
-  waveform.draw(talk.made);
+  waveform.draw(now.made);
   $("played").textContent = $("made").textContent;
-  $("waveform").ariaLabel = `Waveform of ${(talk.made / SAMPLE_RATE).toFixed(1)} seconds of speech`;
-  const done = talk.failed ? "Broken off" : `Spoke ${(talk.made / SAMPLE_RATE).toFixed(1)} s`;
+  const spoken = now.seconds.toFixed(1);
+  $("waveform").ariaLabel = `Waveform of ${spoken} seconds of speech`;
+  $("buffer").ariaLabel = `Speech in hand over time, at most ${chart.most.toFixed(1)} seconds, ${player.underruns} underruns`;
+  files(now);
+  const done = now.failed ? "Broken off" : `Spoke ${spoken} s`;
   player.stop();
   idle(done);
 });
 $("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  if (talk) stop();
-  else speak();
+  if (now) stop();
+  else speakAll();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") stop();
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
-    speak();
+    speakAll();
   }
 });
 // The first touch of the page already wakes the audio, so that the press of the button need not wait for it.
 for (const kind of ["pointerdown", "keydown"]) {
   document.addEventListener(kind, () => player.start().catch(() => {}), { once: true, capture: true });
 }
-text.addEventListener("input", typed);
+text.addEventListener("input", () => {
+  typed();
+  write();
+});
+$("interruption").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
+  event.preventDefault(); // not the form's button
+  bargeIn();
+});
+$("interrupt").addEventListener("click", bargeIn);
+$("live").addEventListener("change", () => {
+  follow();
+  if (typing) text.focus();
+});
+$("compare").addEventListener("click", compareNow);
+$("save-wav").addEventListener("click", () => save(wav(last), "speech.wav"));
+$("save-srt").addEventListener("click", () => save(srt(last), "speech.srt"));
+$("save-mp3").addEventListener("click", saveMp3);
 $("speed").addEventListener("input", () => {
   $("speed-shown").textContent = `${Number($("speed").value).toFixed(2)}×`;
 });

@@ -4,7 +4,7 @@ const RING_SECONDS = 20; // the rest waits here
 const FILL_SECONDS = RING_SECONDS - 2; // never overwrite what is yet to be played
 
 export class Player extends EventTarget {
-  // Events: "audible" (first sound), "ended" (all played), "position".
+  // Events: "audible" (first sound), "ended" (all played), "position", "underrun", "silent" (after stop).
   constructor(sampleRate) {
     super();
     this.sampleRate = sampleRate;
@@ -85,6 +85,7 @@ export class Player extends EventTarget {
     if (data.stream !== this.stream) return;
     if (data.kind === "position") {
       this.last = data;
+      if (data.underruns > this.underruns) this.dispatchEvent(new Event("underrun"));
       this.underruns = data.underruns;
       this.loudest = Math.max(this.loudest, data.level);
       this.feed();

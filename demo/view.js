@@ -1,10 +1,13 @@
-// Draws the waveform and the strip of tokens on canvases. Knows numbers and pixels, nothing of sound or sockets.
+// Draws the waveform, the strip of tokens and the speech in hand over time on canvases. Knows numbers and pixels, nothing of sound or sockets.
 
 const BIN = 600; // samples in the finest bar: 25 ms at 24 kHz
 const BAR = 4; // CSS pixels from one bar to the next
 const CELL = 5; // CSS pixels from one token to the next
 const REST = 1; // half height of a silent bar
 const BEND = 0.6; // below 1 lifts quiet speech, as the ear does
+const FOOT = 10; // CSS pixels under the line of the chart, for its marks
+const LEAST_SPAN_S = 2; // of the chart
+const LEAST_LEVEL_S = 0.5;
 
 class Drawing {
   constructor(canvas) {
@@ -25,6 +28,9 @@ class Drawing {
     this.accent = style.getPropertyValue("--accent");
     this.quiet = style.getPropertyValue("--quiet");
     this.line = style.getPropertyValue("--line");
+    this.glow = style.getPropertyValue("--glow");
+    this.muted = style.getPropertyValue("--muted");
+    this.warn = style.getPropertyValue("--warn");
     this.draw();
   }
 }
@@ -42,6 +48,7 @@ export class Waveform extends Drawing {
     this.played = 0;
   }
 
+  // samples: Float32Array
   push(samples) {
     for (const sample of samples) {
       this.open.peak = Math.max(this.open.peak, Math.abs(sample));
@@ -101,5 +108,55 @@ export class TokenStrip extends Drawing {
       const inset = (CELL - 1.5 - size) / 2;
       this.pen.fillRect(Math.floor(cell / rows) * CELL + inset, (cell % rows) * CELL + inset, size, size);
     }
+  }
+}
+
+// Seconds of speech in hand over time, as a filled line; a mark at the foot for each piece that came, and one at the top where it ran dry.
+export class BufferChart extends Drawing {
+  constructor(canvas) {
+    super(canvas);
+    this.clear();
+  }
+
+  clear() {
+    this.levels = []; // [seconds since asked, seconds in hand]
+    this.arrivals = []; // seconds since asked
+    this.dry = []; // the same
+  }
+
+  // Several times a second is enough: later points within a pixel would not be seen.
+  push(at, level) {
+    if (this.levels.length && at - this.levels.at(-1)[0] < 0.05) return;
+    this.levels.push([at, level]);
+  }
+
+  get most() {
+    return Math.max(0, ...this.levels.map(([, level]) => level));
+  }
+
+  draw() {
+    if (!this.width) return;
+    this.pen.clearRect(0, 0, this.width, this.height);
+    const floor = this.height - FOOT;
+    this.pen.fillStyle = this.line;
+    this.pen.fillRect(0, floor, this.width, 1);
+    if (!this.levels.length) return;
+    const x = (at) => (at / Math.max(LEAST_SPAN_S, this.levels.at(-1)[0])) * this.width;
+    const y = (level) => floor - (level / Math.max(LEAST_LEVEL_S, this.most)) * (floor - 2);
+    const path = new Path2D();
+    path.moveTo(x(this.levels[0][0]), floor);
+    for (const [at, level] of this.levels) path.lineTo(x(at), y(level));
+    path.lineTo(x(this.levels.at(-1)[0]), floor);
+    this.pen.fillStyle = this.glow;
+    this.pen.fill(path);
+    this.pen.beginPath();
+    this.levels.forEach(([at, level], n) => (n ? this.pen.lineTo(x(at), y(level)) : this.pen.moveTo(x(at), y(level))));
+    this.pen.strokeStyle = this.accent;
+    this.pen.lineWidth = 1.5;
+    this.pen.stroke();
+    this.pen.fillStyle = this.muted;
+    for (const at of this.arrivals) this.pen.fillRect(x(at), floor + 3, 1, FOOT - 3);
+    this.pen.fillStyle = this.warn;
+    for (const at of this.dry) this.pen.fillRect(x(at) - 1, 0, 2, floor);
   }
 }

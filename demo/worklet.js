@@ -2,7 +2,7 @@
 //
 // In:  {kind: "samples", samples: Float32Array} | {kind: "end"} | {kind: "clear", stream}
 // Out: {kind: "position", stream, played, time, level, underruns} about every REPORT_QUANTA,
-//      {kind: "audible", stream} once per stream, {kind: "ended", stream}.
+//      {kind: "audible", stream} once per stream, {kind: "ended", stream}, {kind: "silent", stream} when "clear" has silenced the last one.
 // A stream is what lies between two "clear"; its number tells late reports from current ones.
 
 const JITTER_START_MS = 60; // buffered before the first sound
@@ -17,6 +17,7 @@ class SpeechPlayer extends AudioWorkletProcessor {
     super();
     this.ring = new Float32Array(processorOptions.ringSeconds * sampleRate);
     this.tail = null; // what fades out after a "clear"
+    this.cleared = false; // a "clear" came since the last quantum
     this.reset(0);
     this.port.onmessage = ({ data }) => this.receive(data);
   }
@@ -49,6 +50,7 @@ class SpeechPlayer extends AudioWorkletProcessor {
         this.tail = Float32Array.from({ length }, (_, i) => this.ring[(this.played + i) % this.ring.length]);
       }
       this.reset(data.stream);
+      this.cleared = true;
     }
   }
 
@@ -69,6 +71,8 @@ class SpeechPlayer extends AudioWorkletProcessor {
     // After "clear" one quantum fades out, in place of a click; a new stream cannot sound within the same one.
     this.tail?.forEach((sample, i) => (out[i] += sample * (1 - i / out.length)));
     this.tail = null;
+    if (this.cleared) this.port.postMessage({ kind: "silent", stream: this.stream });
+    this.cleared = false;
     if (this.over && this.played === this.written) {
       this.report();
       this.port.postMessage({ kind: "ended", stream: this.stream });

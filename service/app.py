@@ -25,21 +25,20 @@ from service.protocol import StreamProtocol
 from service.streams import Streams
 
 DEMO = Path(__file__).resolve().parent.parent / "demo"
+SCRIPTS = ("app", "audio", "compare", "dom", "errors", "files", "stream", "typing", "utterance", "view", "worklet")
 # path -> (file in demo/, content type)
 DEMO_FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
-    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
-    "/audio.js": ("audio.js", "text/javascript; charset=utf-8"),
-    "/view.js": ("view.js", "text/javascript; charset=utf-8"),
-    "/worklet.js": ("worklet.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8") for name in SCRIPTS},
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/inter.woff2": ("inter.woff2", "font/woff2"),
 }
 
 SECURITY_HEADERS = {
     # Nothing inline, nothing from elsewhere; 'self' in connect-src covers the WebSocket of the same host.
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",

@@ -97,6 +97,7 @@ async def open_demo(browser: Browser, engine: FakeEngine, **options: Any) -> Asy
     context = options.pop("context", {})
     allowed = options.pop("allowed_errors", "no error")
     query = options.pop("query", "")
+    voices = options.pop("voices", True)
     async with AsyncExitStack() as server:
         stream = await server.enter_async_context(stream_url(engine, **options))
         page = await browser.new_page(**context)
@@ -105,7 +106,8 @@ async def open_demo(browser: Browser, engine: FakeEngine, **options: Any) -> Asy
         page.on("pageerror", lambda error: troubles.append(str(error)))
         await page.goto(stream.replace("ws", "http", 1).removesuffix("/v1/stream") + query)
         demo = Demo(page, stream, server)
-        await demo.until('!document.querySelector("#voice").disabled')
+        if voices:
+            await demo.until('!document.querySelector("#voice").disabled')
         await demo.listen()
         yield demo
         await page.close()

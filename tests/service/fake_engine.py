@@ -97,6 +97,10 @@ class FakeSession:
             self.outstanding -= chunks
             self._engine.changed.notify_all()
 
+    @property
+    def plain(self) -> bool:
+        return self.options.drafter == "none"
+
     def can_step(self) -> bool:
         return not self.over and self.outstanding < MAX_OUTSTANDING and bool(self._items or self._ended)
 
@@ -134,7 +138,7 @@ class FakeSession:
         self.chunks += 1
         self.outstanding += 1
         self.most_outstanding = max(self.most_outstanding, self.outstanding)
-        accepted = tuple((self.frames + i) % 3 != 0 for i in range(4 * count))
+        accepted = tuple((self.frames + i) % 3 != 0 and not self.plain for i in range(4 * count))
         return Chunk(pcm, RATE, words, onsets, tuple(warnings), accepted, flushed, stats)
 
     def _cut(self, last: bool) -> None:
@@ -161,12 +165,12 @@ class FakeSession:
         return SpeechStats(
             audio_s=self.frames * FRAME / RATE,
             wall_s=time.perf_counter() - self._started,
-            rounds_s=0.0,
+            rounds_s=0.001 * tokens,
             first_audio_ms=self._first_audio_ms,
             tokens=tokens,
-            target_passes=tokens // 2,
-            drafted=tokens,
-            accepted=tokens // 2,
+            target_passes=tokens if self.plain else tokens // 2,
+            drafted=0 if self.plain else tokens,
+            accepted=0 if self.plain else tokens // 2,
             tried_by_codebook=(self.frames,) * 4,
             accepted_by_codebook=(self.frames // 2,) * 4,
             drafter=self.options.drafter or INFO.default_drafter,
