@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-all clients check format
+.PHONY: serve test test-all clients samples check format
 
 serve: .venv/serve
 	$(BIN)/tts-spec serve
@@ -16,6 +16,13 @@ test-all: .venv/test
 
 clients: .venv/test .clients/sdk/made .clients/pipecat/made .clients/livekit/made
 	$(BIN)/pytest -m clients
+
+# The clips of the README, spoken by the voice of the day.
+samples: .venv/serve
+	mkdir -p models/samples
+	$(BIN)/tts-spec say --voice heart --seed 1 -o models/samples/heart.mp3 "Text goes in by the word, and audio comes out by the frame, while the text is still being written."
+	$(BIN)/tts-spec say --voice michael --seed 2 -o models/samples/michael.mp3 "The train to Dublin leaves at 10:45 from platform 12. Have you got your ticket?"
+	$(BIN)/tts-spec say --voice "emma(2)+heart(1)" --seed 3 -o models/samples/mixed.mp3 "I am nobody in particular: two parts Emma, and one part Heart."
 
 .clients/%/made: tests/clients/requirements/%.txt
 	rm -rf $(@D)

@@ -32,9 +32,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="End standard output with o
 def say(
     text: Annotated[str | None, typer.Argument(help="What to say; - reads standard input as it arrives.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a file.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Audio file; WAV unless .flac or .ogg.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Audio file; WAV unless .flac, .ogg or .mp3.")
+    ] = None,
     play: Annotated[bool, typer.Option("--play", help="Play while speaking (needs the extra `play`).")] = False,
-    voice: str | None = None,
+    voice: Annotated[str | None, typer.Option(help="A name, or a mix: heart(2)+michael(1).")] = None,
     speed: float = 1.0,
     seed: int = 0,
     temperature: float | None = None,
@@ -316,7 +318,7 @@ def _audio_file(chunks: list[Chunk], suffix: str) -> bytes:
     import soundfile
 
     buffer = io.BytesIO()
-    kind = {".flac": "FLAC", ".ogg": "OGG"}.get(suffix.lower(), "WAV")
+    kind = {".flac": "FLAC", ".ogg": "OGG", ".mp3": "MP3"}.get(suffix.lower(), "WAV")
     pcm = np.concatenate([chunk.pcm for chunk in chunks])
     soundfile.write(buffer, pcm, chunks[0].sample_rate, format=kind)
     return buffer.getvalue()
