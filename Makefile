@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-all clients samples check format
+.PHONY: serve test test-all clients screenshots samples check format
 
 serve: .venv/serve
 	$(BIN)/tts-spec serve
@@ -16,6 +16,10 @@ test-all: .venv/test
 
 clients: .venv/test .clients/sdk/made .clients/pipecat/made .clients/livekit/made
 	$(BIN)/pytest -m clients
+
+# The pictures of the README, with the starter voice.
+screenshots: .venv/test
+	TTS_SPEC_SCREENSHOTS=demo/screenshots $(BIN)/pytest tests/demo/test_screenshots.py
 
 # The clips of the README, spoken by the voice of the day.
 samples: .venv/serve

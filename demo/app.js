@@ -248,6 +248,8 @@ function draw() {
   if (!strip.tokens.length) return;
   const percent = Math.round((100 * strip.accepted) / strip.tokens.length);
   show("accepted", percent, "%");
+  // Every pass adds one token of the model's own to those it accepted.
+  if (now && !now.stats) show("tau", (strip.tokens.length / (strip.tokens.length - strip.accepted)).toFixed(2));
   show("count-tokens", strip.tokens.length.toLocaleString("en"));
   $("tokens").ariaLabel = `${strip.tokens.length} tokens, ${percent} % drafted and accepted`;
 }
@@ -311,7 +313,7 @@ async function loadVoices() {
     const { voices, default: first } = await answer.json();
     select.replaceChildren(
       ...voices.map(({ name, language, description }) => {
-        const label = `${name[0].toUpperCase()}${name.slice(1)}, ${(description || language).toLowerCase()}`;
+        const label = `${name[0].toUpperCase()}${name.slice(1)} · ${description || language}`;
         return new Option(label, name, name === first, name === first);
       }),
     );
