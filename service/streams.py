@@ -135,5 +135,9 @@ class Streams:
     def is_welcome(self, socket: HTTPConnection) -> bool:
         """Browsers let any page open a socket to any host, loopback too, but say where the page came from."""
         origin = socket.headers.get("origin")
-        own = socket.headers.get("host")
-        return origin is None or urlsplit(origin).netloc == own or origin in self.options.allowed_origins
+        if origin is None or origin in self.options.allowed_origins:
+            return True
+        try:
+            return urlsplit(origin).netloc == socket.headers.get("host")
+        except ValueError:  # no URL
+            return False

@@ -91,7 +91,7 @@ async def test_nothing_else_is_served(http: httpx.AsyncClient, path: str) -> Non
     assert (await http.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null", "http://127.0.0.1:1", "http://["])
 async def test_a_page_from_elsewhere_may_not_open_a_socket(fake: FakeEngine, origin: str) -> None:
     async with stream_url(fake) as url:
         with pytest.raises(websockets.InvalidStatus) as caught:
