@@ -19,6 +19,22 @@ from models.products import BLOCK, Floats, Words, product
 Ints = npt.NDArray[np.int64]
 
 
+@numba.njit(cache=True, nogil=True)
+def embed(
+    items: Ints, dropped: int, tokens: Floats, counts: Floats, entry: Floats, inside: Floats, out: Floats
+) -> None:
+    """``items`` [N, at least 3]: token or below 0, phoneme, frames -> ``out`` [N, width]: the phoneme's row of ``entry``, or the sum of the
+    rows of token, count and phoneme. Row 0 of ``entry`` and ``inside`` is phoneme ``dropped``. Raises IndexError for a row there is not."""
+    for n in range(len(items)):
+        token, phoneme = items[n, 0], items[n, 1] - dropped
+        if not 0 <= phoneme < len(entry) or token >= len(tokens):
+            raise IndexError("an input names a token or a phoneme that is not there")
+        if token < 0:
+            out[n] = entry[phoneme]
+        else:
+            out[n] = tokens[token] + counts[min(items[n, 2], len(counts) - 1)] + inside[phoneme]
+
+
 @numba.njit(fastmath=FAST, cache=True, nogil=True)
 def add_and_norm(x: Floats, added: Floats, scale: Floats, eps: np.float32, out: Floats) -> None:
     """``x`` [N, width] += ``added``; ``out`` = RMSNorm of ``x`` times ``scale`` [width] (Zhang and Sennrich 2019)."""
@@ -138,18 +154,16 @@ def run_layers(
 def run_pass(
     x: Floats, slots: Ints, starts: Ints, numbers: Ints, parents: Ints, window: int,
     frequencies: npt.NDArray[np.float64], weights: Words, pairs: bool, norms: Floats, biases: Floats, head_norms: Floats,
-    eps: np.float32, hidden: int, heads: int, keys: Words, values: Words, taps: Ints,
-) -> Floats:  # fmt: skip
-    """``lay_out`` and all layers of ``run_layers`` -> [N, taps + 1, width]: residuals at the taps and the hidden state."""
-    number, width = x.shape
+    eps: np.float32, hidden: int, heads: int, keys: Words, values: Words, taps: Ints, states: Floats,
+) -> None:  # fmt: skip
+    """``lay_out`` and all layers of ``run_layers``: ``states`` [N, taps + 1, width] = residuals at the taps and the hidden state."""
     layout = lay_out(slots, starts, numbers, parents, window, values.shape[3], frequencies)
-    states, out = np.empty((number, len(taps) + 1, width), np.float32), np.empty((number, width), np.float32)
+    out = np.empty(x.shape, np.float32)
     run_layers(
         x, 0, keys.shape[0], weights, pairs, norms, biases, head_norms, eps, hidden, heads, 2 * len(frequencies), keys,
         values, layout, taps, states, out,
     )  # fmt: skip
     states[:, -1] = out
-    return states
 
 
 @numba.njit(cache=True, nogil=True)

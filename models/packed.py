@@ -151,11 +151,12 @@ class PackedTransformer:
             raise ValueError(f"x has {len(x)} rows; counts sum to {sum(counts)}")
         used = [slot for slot, count in enumerate(counts) if count]
         config = self.config
-        states: Floats = run_pass(
+        states = np.empty((len(x), len(taps) + 1, config.width), np.float32)
+        run_pass(
             x, np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
             NO_PARENTS if parents is None else np.array(parents), config.window, self._frequencies,
             self._weights, self.pairs, self._norms, self._biases, self._head_norms, self._eps,
-            config.hidden, config.heads, cache.keys, cache.values, np.array(taps, np.int64),
+            config.hidden, config.heads, cache.keys, cache.values, np.array(taps, np.int64), states,
         )  # fmt: skip
         cache.advance(counts)
         return states

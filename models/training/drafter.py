@@ -35,23 +35,21 @@ LONGEST_GAP = 5  # of positions drafted after them
 
 
 def drafter_config(kind: str, target: SpeechLmConfig) -> SpeechLmConfig:
-    """Sizes of the starter drafters. ``model``: a small language model; ``feature``: one layer of the target's size, told its states."""
-    if kind == "model":
-        transformer = TransformerConfig(width=192, layers=2, heads=3, kv_heads=1, hidden=512)
-        return SpeechLmConfig(TABLE_SIZE, voices=target.voices, transformer=transformer)
+    """Sizes of the starter drafters. ``model``: a small language model; ``feature``: the same, told the target's states."""
+    transformer = TransformerConfig(width=192, layers=2, heads=3, kv_heads=1, hidden=512)
     large = target.transformer
     taps = (large.layers // 3, 2 * large.layers // 3 + 1)
-    return replace(target, transformer=replace(large, layers=1), condition=ConditionConfig(large.width, taps))
+    condition = ConditionConfig(large.width, taps) if kind == "feature" else None
+    return SpeechLmConfig(TABLE_SIZE, voices=target.voices, transformer=transformer, condition=condition)
 
 
-def new_drafter(kind: str, target: SpeechLm) -> SpeechLm:
-    """Untrained; ``feature`` begins with the target's tables, heads and last layer."""
+def new_drafter(kind: str, target: SpeechLm, begun: Mapping[str, SpeechLm]) -> SpeechLm:
+    """As far as it was ``begun``; ``feature`` may begin with the weights of ``model``; else untrained."""
+    if kind in begun:
+        return begun[kind]
     lm = SpeechLm(drafter_config(kind, target.config))
-    if kind == "feature":
-        last = f"transformer.blocks.{target.config.transformer.layers - 1}."
-        weights = {name.replace(last, "transformer.blocks.0."): value for name, value in target.state_dict().items()}
-        own = lm.state_dict()
-        lm.load_state_dict(own | {name: value for name, value in weights.items() if name in own and name != last})
+    if kind == "feature" and "model" in begun:
+        lm.load_state_dict(lm.state_dict() | begun["model"].state_dict())
     return lm
 
 
@@ -167,7 +165,7 @@ def train(
     torch.manual_seed(seed)
     target = load_target(target_checkpoint)
     begun = load_drafters(start_from, target) if start_from is not None else {}
-    drafters = {kind: begun.get(kind) or new_drafter(kind, target) for kind in kinds.split(",")}
+    drafters = {kind: new_drafter(kind, target, begun) for kind in kinds.split(",")}
     for kind, drafter in drafters.items():
         print(f"{kind}: {sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters", flush=True)
     chosen = [made for each in drafters.values() for made in optimizers(each, lm_matrices(each), rate, 0.05)]
@@ -176,7 +174,7 @@ def train(
     corpus = WovenCorpus(spoken, spoken / "codes.npz", VOICES, held_out=False)
     batches = corpus.batches(batch, length, seed + 500 + run.step)
     generator = torch.Generator().manual_seed(seed + run.step)
-    fresh = tuple(kind for kind in drafters if kind not in begun)
+    fresh = () if begun else tuple(drafters)
 
     def loss_at(step: int) -> Loss:
         by_kl = fresh if step < KL_STEPS * steps else ()

@@ -2,14 +2,17 @@
 
     python -m models.training.on_policy PACKED TARGET_CHECKPOINT OUT --utterances 2000
 
-OUT then has what ``WovenCorpus`` reads: ``index.json`` and ``codes.npz``. Plain decoding, many streams in a pass. Knows no drafter.
+OUT then has what ``WovenCorpus`` reads: ``index.json`` and ``codes.npz``. Plain decoding, many streams a pass. With ``--fresh`` it speaks
+other sentences of the corpus' sources than the corpus has: there are ten times as many, and no teacher is needed. Knows no drafter.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +22,14 @@ from rich.progress import track
 
 from models.lm_stream import LmBatch, LmStream, Request
 from models.training.bundle import caps
+from models.training.corpus import VOICES as SPOKEN_BY
+from models.training.corpus import parse_voices, plan
 from models.training.dataset import UNIT, Row, read_rows
 from models.training.drafter import load_target
+from models.training.packages import default_cache
 from models.training.target import VOICES
+from models.training.teacher import MAX_PHONEMES, phonemise
+from models.training.texts import load_texts
 from models.training.woven import sentence_windows
 from tts_spec.speculate.round import StreamState
 from tts_spec.speculate.sampling import Sampler, SamplingOptions
@@ -51,13 +59,16 @@ def speak(
     utterances: int = 2000,
     temperature: float = 0.5,
     seed: int = 1,
+    fresh: bool = False,
 ) -> None:
-    """Write ``utterances`` of the corpus as the target says them; never a held-out one."""
+    """Write ``utterances`` of the corpus, or ``fresh`` ones, as the target says them; never a held-out one."""
     torch.set_grad_enabled(False)
     target = load_target(target_checkpoint).to(torch.bfloat16)
     batch = LmBatch(target, STREAMS)
     rows = [row for row in read_rows(packed) if row.id % 100]
     longest = caps(rows)
+    if fresh:
+        rows = list(islice(fresh_rows(seed), utterances))
     random.Random(seed).shuffle(rows)
     vocabulary = Vocabulary(target.config.codebooks, target.config.codebook_size)
     waiting = iter(track(rows[:utterances], "speaking"))
@@ -92,6 +103,14 @@ def speak(
                 done.append(each)
         live = [each for each in live if not each.script.waits(each.state.script)]
     _write(out, done, vocabulary.codebooks)
+
+
+def fresh_rows(seed: int) -> Iterator[Row]:
+    """Sentences with their phonemes, without end; durations and sound are not known. Another seed than the corpus' gives others."""
+    for item in plan(load_texts(default_cache()), parse_voices(SPOKEN_BY), seed):
+        phonemes = phonemise(item.text, item.voice)
+        if item.id % 100 and 1 <= len(phonemes) <= MAX_PHONEMES:
+            yield Row(item.id, item.voice, item.speed, item.text, phonemes, (), 0, 0)
 
 
 def _write(out: Path, done: list[_Speaker], codebooks: int) -> None:

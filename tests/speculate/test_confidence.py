@@ -9,6 +9,7 @@ import pytest
 
 from tests.speculate.streams import VOCABULARY, lm_stream, random_text, small_lm
 from tts_spec.speculate.drafters import ModelDrafter, chance
+from tts_spec.speculate.noise import GumbelNoise
 from tts_spec.speculate.round import StreamState, speculative_round
 from tts_spec.speculate.sampling import Sampler, SamplingOptions
 from tts_spec.speculate.script import Allowed, Script
@@ -23,7 +24,7 @@ def test_the_margin_is_the_lead_of_the_best_score_and_the_choice_is_the_same() -
         allowed = Allowed(audio=True, advance=position % 2 == 0, end=False)
         decision, second, margin = sampler.choose_two(logits, allowed, inputs, position)
         assert decision == sampler.choose(logits, allowed, inputs, position)
-        scores = sampler.noisy(logits, allowed, inputs, position)
+        scores = sampler.scores(logits, allowed, inputs) + GumbelNoise(3, 0, len(logits)).at(position)
         places = np.argsort(scores)[:-3:-1]
         assert [VOCABULARY.option(decision), VOCABULARY.option(second)] == places.tolist()
         assert margin == pytest.approx(scores[places[0]] - scores[places[1]], abs=1e-6)

@@ -57,12 +57,12 @@ class SilentStream(SpeechStream):
         if state.position == self._watched:
             logits = self._target.forward(state.inputs[-1:], start=state.position)[0]
             options = self.plan.sampling
-            scores = self._sampler.noisy(logits, self._script.allowed(state.script), state.inputs, state.position)
-            second, best = np.sort(scores)[-2:]
+            allowed = self._script.allowed(state.script)
+            margin = self._sampler.choose_two(logits, allowed, state.inputs, state.position)[2]
             largest = np.abs(logits[np.isfinite(logits)]).max()
             if options.temperature >= GREEDY_BELOW:
                 largest /= options.temperature
-            self.margin = float(best - second), float(ROUNDINGS * self._epsilon * largest)
+            self.margin = float(margin), float(ROUNDINGS * self._epsilon * largest)
         self.decisions += done.decisions
         super()._commit(done)
 

@@ -96,8 +96,23 @@ def _scores(
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_two(scores: npt.NDArray[np.float32]) -> tuple[int, int, float]:
-    """(index of the greatest, the first of equals; index of the next one; how far the one lies above the other)."""
+def _best_two(
+    logits: npt.NDArray[np.float32],
+    noise: npt.NDArray[np.float32],
+    audio: bool,
+    advance: bool,
+    end: bool,
+    seen: npt.NDArray[np.int64],
+    penalty: np.float32,
+    temperature: np.float32,
+    top_k: int,
+    top_p: float,
+) -> tuple[int, int, float]:
+    """Of the scores plus ``noise``: (index of the greatest, the first of equals; index of the next one; how far the one lies above the
+    other)."""
+    scores = _scores(logits, audio, advance, end, seen, penalty, temperature, top_k, top_p)
+    if temperature != 0:
+        scores += noise
     best, second = 0, 1
     if scores[1] > scores[0]:
         best, second = 1, 0
@@ -134,15 +149,6 @@ class Sampler:
         )
         return scores
 
-    def noisy(
-        self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
-    ) -> npt.NDArray[np.float32]:
-        """What ``choose`` takes the argmax of; the same arguments."""
-        scores = self.scores(logits, allowed, history)
-        if self.options.temperature >= GREEDY_BELOW:
-            scores += self._noise.at(position)
-        return scores
-
     def choose(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput], position: int
     ) -> int:
@@ -162,7 +168,11 @@ class Sampler:
     ) -> tuple[int, int, float]:
         """``choose``, the decision it would be without that one, and by how much the first's score, noise included, lies above the
         second's (inf where there is no second): how sure the first is."""
-        best, second, margin = _best_two(self.noisy(logits, allowed, history, position))
+        penalty, temperature, top_k, top_p = self._filters
+        best, second, margin = _best_two(
+            logits, self._noise.at(position), allowed.audio, allowed.advance, allowed.end, self._seen(history), penalty,
+            temperature, top_k, top_p,
+        )  # fmt: skip
         due = history[-1].due
         return self.vocabulary.decision(best, due), self.vocabulary.decision(second, due), margin
 
