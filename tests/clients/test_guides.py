@@ -54,7 +54,7 @@ def test_the_example_speaks(servers: Servers, tmp_path: Path, guide: str, number
 def test_the_command_line_speaks(servers: Servers, tmp_path: Path) -> None:
     (command,) = re.findall(r"^    (curl .*)$", (DOCS / "openai.md").read_text("utf-8"), flags=re.MULTILINE)
     subprocess.run(["bash", "-c", at(servers, command)], cwd=tmp_path, check=True, timeout=60)
-    assert "hello" in heard(tmp_path)
+    assert "how are you" in heard(tmp_path)
 
 
 def test_every_example_is_run() -> None:
