@@ -201,9 +201,10 @@ class LmBatch:
             self.cache.rewind(request.stream.slot, request.start)
             if request.parents is not None and len(request.inputs) > MAX_ROWS:
                 raise ValueError(f"a tree of {len(request.inputs)} inputs; allowed: {MAX_ROWS}")
-        if len(requests) == 1 and len(requests[0].inputs) <= MAX_ROWS:
-            return self._pass(requests)
         in_order = sorted(requests, key=lambda request: request.stream.slot)
+        if max(len(request.inputs) for request in requests) <= MAX_ROWS:
+            made = dict(zip((request.stream.slot for request in in_order), self._pass(in_order), strict=True))
+            return [made[request.stream.slot] for request in requests]
         parts: dict[int, list[Logits]] = {request.stream.slot: [] for request in requests}
         for at in range(0, max(len(request.inputs) for request in in_order), MAX_ROWS):
             now = [
@@ -235,13 +236,13 @@ class LmBatch:
         else:
             assert isinstance(self.cache, KvCache)
             features, logits = self._torch_pass(x, self.cache, counts, parents, due)
-        if len(requests) == 1:
-            requests[0].stream.features = features
-            return [logits]
-        ends = np.cumsum([len(request.inputs) for request in requests])[:-1]
-        for request, part in zip(requests, np.split(features, ends), strict=True):
-            request.stream.features = part
-        return np.split(logits, ends)
+        parts, first = [], 0
+        for request in requests:
+            last = first + len(request.inputs)
+            request.stream.features = features[first:last]
+            parts.append(logits[first:last])
+            first = last
+        return parts
 
     @torch.inference_mode()
     def _torch_pass(
