@@ -208,8 +208,9 @@ class FakeEngine:
 
     def metrics(self) -> Mapping[str, float]:
         with self.changed:
-            frames = sum(session.frames for session in self.sessions)
-        return {"sessions_active": self.active, "rounds_total": 2 * frames, "tokens_total": 4 * frames, "tau": 2.0}
+            tokens = 4 * sum(session.frames for session in self.sessions)
+            rounds = sum(4 * session.frames // (1 if session.plain else 2) for session in self.sessions)
+        return {"sessions_active": self.active, "rounds_total": rounds, "tokens_total": tokens, "tau": 2.0}
 
     def open(self, options: SpeakOptions, listener: Listener) -> FakeSession:
         INFO.check(options)
