@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -59,3 +61,27 @@ def test_words_are_understood() -> None:
         speech = synthesizer.speak(sentence, voice=voice, seed=index)
         errors += wer(sentence, transcribe(speech.pcm, speech.sample_rate))
     assert errors.rate <= 0.25, errors
+
+
+@pytest.mark.slow
+def test_after_loading_nothing_is_left_to_compile() -> None:
+    """The first audio of a fresh process would wait for it (half a second even from numba's cache)."""
+    code = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from tts_spec.synthesizer import Synthesizer
+
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith(("models", "tts_spec"))]
+    kernels = {id(k): k for module in modules for k in vars(module).values() if isinstance(k, Dispatcher)}
+    return sum(len(kernel.signatures) for kernel in kernels.values())
+
+synthesizer = Synthesizer.load()
+before = compiled()
+synthesizer.speak("Hello there, how are you today?")
+print(before, compiled() - before)
+"""
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, added = map(int, made.stdout.split())
+    assert before > 5
+    assert added == 0

@@ -68,7 +68,10 @@ def say(
     chunks: list[Chunk] = []
     speakers = _Loudspeaker() if play else None
     try:
-        for chunk in Synthesizer.load(bundle, device, dtype, read_lexicon(lexicon)).stream(pieces, options):
+        synthesizer = Synthesizer.load(bundle, device, dtype, read_lexicon(lexicon))
+        if voice is not None:
+            synthesizer.warm(voice)
+        for chunk in synthesizer.stream(pieces, options):
             chunks.append(chunk)
             for warning in chunk.warnings:
                 console.print(f"warning: {warning.message}", style="yellow")

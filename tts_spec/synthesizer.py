@@ -60,7 +60,14 @@ class Synthesizer:
         loaded = load(Path(bundle) if bundle is not None else STARTER, chosen, _dtype(dtype, chosen))
         if loaded.manifest.symbols_sha256 != table_hash():
             raise BundleError("the bundle's weights were trained with another table of phoneme symbols")
-        return cls(loaded, Frontend(lexicon))
+        synthesizer = cls(loaded, Frontend(lexicon))
+        synthesizer.warm()
+        return synthesizer
+
+    def warm(self, voice: str | None = None) -> None:
+        """Speak a word unheard, so that the next text in ``voice`` waits for no compiled kernel and no dictionary. ``load`` does it for the
+        first voice; the other accent has a dictionary of its own (half a second)."""
+        self.speak("Ready.", voice=voice)
 
     @property
     def sample_rate(self) -> int:
