@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,9 @@ from torch import nn
 
 from models.codec.codec import Codec, CodecConfig, NeuralCodec
 from models.codec.packed import PackedCodec
+from models.medusa import MedusaConfig, MedusaHeads, PackedMedusa
 from models.speech_lm import SpeechLm, SpeechLmConfig
+from models.transformer_config import MAY_MISS
 
 FORMAT = 1
 MANIFEST = "bundle.json"
@@ -79,11 +81,13 @@ class Manifest:
     voices: list[VoiceEntry]
     caps: list[int]  # most frames of a phoneme, by symbol id
     files: dict[str, FileEntry]
+    medusa: MedusaConfig | None = field(default=None, metadata=MAY_MISS)  # heads that draft
 
     @property
     def drafter_names(self) -> tuple[str, ...]:
         """Every drafter this bundle has the weights for."""
-        return ("none", *self.drafters, "lookahead")
+        heads = () if self.medusa is None else ("medusa",)
+        return ("none", *self.drafters, *heads, "lookahead")
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -101,6 +105,7 @@ class Bundle:
     target: SpeechLm
     drafters: Mapping[str, SpeechLm]
     device: torch.device
+    medusa: PackedMedusa | None = None
 
 
 def build(cls: type[T], data: Any, where: str) -> T:
@@ -157,6 +162,8 @@ def read_manifest(folder: Path) -> Manifest:
     for condition in conditions:
         if len(conditions) > 1 or condition.width != transformer.width or max(condition.taps) > transformer.layers:
             raise BundleError(f"{path}: drafters' conditions are {conditions}; allowed: one, of states the target has")
+    if manifest.medusa is not None and manifest.medusa.width != transformer.width:
+        raise BundleError(f"{path}: medusa.width is {manifest.medusa.width}; the target's is {transformer.width}")
     if len(manifest.caps) != manifest.target.symbols:
         raise BundleError(
             f"{path}: caps has {len(manifest.caps)} entries; the target has {manifest.target.symbols} symbols"
@@ -194,7 +201,12 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
         module(drafters[name], f"drafter-{name}", target_dtype)
     for lm in (target, *drafters.values()):
         lm.packed()  # a seventh of a second that the first stream need not wait
-    return Bundle(manifest, codec, target, drafters, device)
+    medusa = None
+    if manifest.medusa is not None:
+        heads = MedusaHeads(manifest.medusa)
+        module(heads, "drafter-medusa", target_dtype)
+        medusa = PackedMedusa(heads, target)
+    return Bundle(manifest, codec, target, drafters, device, medusa)
 
 
 def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:

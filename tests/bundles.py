@@ -10,6 +10,7 @@ from models.bundle import Manifest, SamplingEntry, VoiceEntry, save
 from models.codec.codec import CodecConfig, NeuralCodec
 from models.codec.decoder import DecoderConfig
 from models.codec.encoder import EncoderConfig
+from models.medusa import MedusaConfig, MedusaHeads
 from models.speech_lm import SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE, table_hash
@@ -33,6 +34,9 @@ def write_tiny_bundle(folder: Path) -> Path:
         return made
 
     target, drafter = lm(32, 2), lm(16, 1)
+    medusa = MedusaHeads(MedusaConfig(32))
+    for weight in medusa.matrices:
+        torch.nn.init.normal_(weight, std=0.2)
     manifest = Manifest(
         format=1,
         name="tiny",
@@ -50,6 +54,13 @@ def write_tiny_bundle(folder: Path) -> Path:
         ],
         caps=[8] * TABLE_SIZE,
         files={},
+        medusa=medusa.config,
     )
-    save(folder, manifest, {"codec": NeuralCodec(codec_config), "target": target, "drafter-model": drafter}, "CC0-1.0")
+    modules = {
+        "codec": NeuralCodec(codec_config),
+        "target": target,
+        "drafter-model": drafter,
+        "drafter-medusa": medusa,
+    }
+    save(folder, manifest, modules, "CC0-1.0")
     return folder

@@ -12,6 +12,7 @@ import torch
 
 from models.bundle import BundleError, load, read_manifest
 from tts_spec.synthesizer import Synthesizer
+from tts_spec.types import SpeechError
 
 
 @pytest.fixture
@@ -65,6 +66,8 @@ def test_no_json(copy: Path) -> None:
         ({"codec": {"codebooks": 4}}, r"bundle\.json\.codec has unknown or missing keys"),
         ({"default_drafter": "magic"}, r"default_drafter is 'magic'"),
         ({"caps": [1]}, r"caps has 1 entries"),
+        ({"medusa": {"width": 16, "offsets": 6}}, r"medusa\.width is 16; the target's is 32"),
+        ({"medusa": {"width": 32, "offsets": 0}}, r"medusa: offsets is 0; allowed: a whole number from 1"),
     ],
 )
 def test_a_wrong_manifest(copy: Path, changes: dict[str, Any], message: str) -> None:
@@ -81,6 +84,21 @@ def test_a_manifest_from_before_a_field_was_known(copy: Path) -> None:
             del config["transformer"][name]
     path.write_text(json.dumps(data))
     assert read_manifest(copy) == whole
+
+
+@pytest.mark.parametrize("name", ["medusa"])
+def test_a_bundle_without_a_drafter_loads_and_says_what_it_has(copy: Path, name: str) -> None:
+    """Also one from before the drafter was known."""
+    path = copy / "bundle.json"
+    data = json.loads(path.read_text())
+    del data[name.replace("-", "_")], data["files"][f"drafter-{name}.safetensors"]
+    path.write_text(json.dumps(data))
+    (copy / f"drafter-{name}.safetensors").unlink()
+    synthesizer = Synthesizer.load(copy)
+    with pytest.raises(SpeechError, match=rf"drafter is '{name}'; this bundle has: none, model"):
+        synthesizer.speak("Hello.", drafter=name)  # type: ignore[arg-type]
+    assert synthesizer.speak("Hello.", drafter="model").stats.tokens
+    synthesizer.close()
 
 
 def test_weights_of_another_symbol_table(copy: Path) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Pcm = npt.NDArray[np.float32]  # [N] mono samples in [-1, 1]
 
-DrafterName = Literal["none", "model", "lookahead", "feature"]
+DrafterName = Literal["none", "model", "early-exit", "medusa", "lookahead", "feature"]
 SpeculationMode = Literal["coupled", "ratio"]
 
 

@@ -23,7 +23,7 @@ def open_stream(tiny: Synthesizer, networks: SharedNetworks | None, number: int)
     options = SpeakOptions(
         seed=number,
         voice=("one", "two")[number % 2],
-        drafter="none" if number % 5 == 4 else "model",
+        drafter=("model", "medusa", "lookahead", "model", "none")[number % 5],
         gamma=(1, 4, 7)[number % 3],
         temperature=(0.8, 0.0)[number % 4 == 3],
         mode="ratio" if number % 7 == 6 else "coupled",

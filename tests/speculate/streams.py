@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import nn
 
 from models.lm_stream import LmBatch, LmStream, StreamInput
+from models.medusa import MedusaConfig, MedusaHeads, PackedMedusa
 from models.speech_lm import OFFSETS, ConditionConfig, SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.lookahead import LookaheadDrafter
+from tts_spec.speculate.medusa import MedusaDrafter
 from tts_spec.speculate.round import Draft, Drafter, Round, StreamState, legal_prefix, speculative_round
 from tts_spec.speculate.sampling import Sampler, SamplingOptions
 from tts_spec.speculate.script import Script, ScriptState, Vocabulary
@@ -23,7 +26,7 @@ WINDOW = 32
 VOCABULARY = Vocabulary(codebooks=4, codebook_size=32)
 
 RoundFunction = Callable[[LmStream, Drafter, Script, Sampler, StreamState, int], Round]
-MakeDrafter = Callable[[Script, Sampler, LmStream], Drafter]  # given a small model's stream, should it want one
+MakeDrafter = Callable[[Script, Sampler, LmStream, LmStream], Drafter]  # given a small model's stream and the target's
 
 
 @functools.cache
@@ -146,7 +149,7 @@ def run(
     small = lm_stream(small_lm(width=32, layers=1, seed=2, conditioned=True))
     script = Script.empty(VOCABULARY)
     sampler = Sampler(options, VOCABULARY, seed)
-    drafter = make_drafter(script, sampler, small)
+    drafter = make_drafter(script, sampler, small, stream)
     outcome = Outcome(script, sampler, stream)
     state, count, total = StreamState(), 0, len(text.caps)
     while state.script.phoneme < total and count < limit:
@@ -166,27 +169,42 @@ def plain(text: Text, options: SamplingOptions, seed: int, target: SpeechLm | No
     return run(text, no_drafter, 0, options, seed, target=target)
 
 
-def no_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+def no_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return NoDrafter()
 
 
-def model_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+def model_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return ModelDrafter(small, script, sampler, likely_enough=0.0)
 
 
-def sure_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+def sure_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return ModelDrafter(small, script, sampler)
 
 
-def lookahead_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+def lookahead_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return LookaheadDrafter(script)
 
 
-def feature_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+def feature_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return ModelDrafter(small, script, sampler, tell=small.told, likely_enough=0.0)
 
 
-def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+@functools.cache
+def small_medusa(target: SpeechLm) -> PackedMedusa:
+    """Random heads, not far from the target's own at the state's position."""
+    torch.manual_seed(3)
+    width = target.config.transformer.width
+    medusa = MedusaHeads(MedusaConfig(width))
+    for weight in medusa.matrices:
+        nn.init.normal_(weight, std=width**-0.5)
+    return PackedMedusa(medusa.to(target.tokens.weight.dtype), target)
+
+
+def medusa_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
+    return MedusaDrafter(small_medusa(target.batch.lm), script, sampler)
+
+
+def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return ModelDrafter(small, script, Sampler(sampler.options, sampler.vocabulary, seed=999_983))
 
 
@@ -195,7 +213,7 @@ class RandomIdDrafter:
 
     name = "random ids"
 
-    def __init__(self, script: Script, sampler: Sampler, small: LmStream) -> None:
+    def __init__(self, script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> None:
         self._script = script
         self._rng = random.Random(5)
 
@@ -209,7 +227,7 @@ class RandomLegalDrafter:
 
     name = "random legal"
 
-    def __init__(self, script: Script, sampler: Sampler, small: LmStream) -> None:
+    def __init__(self, script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> None:
         self._script = script
         self._rng = random.Random(6)
 
@@ -244,7 +262,7 @@ class TreeDrafter:
 
     name = "tree"
 
-    def __init__(self, script: Script, sampler: Sampler, small: LmStream) -> None:
+    def __init__(self, script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> None:
         self._script = script
         self._rng = random.Random(8)
         self._small = ModelDrafter(
@@ -307,6 +325,7 @@ DRAFTERS: dict[str, MakeDrafter] = {
     "tree": TreeDrafter,
     "lookahead": lookahead_drafter,
     "feature": feature_drafter,
+    "medusa": medusa_drafter,
     "random ids": RandomIdDrafter,
     "random legal": RandomLegalDrafter,
 }

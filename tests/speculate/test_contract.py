@@ -23,7 +23,7 @@ def test_proposals_are_legal_trees_of_at_most_so_many_guesses(name: str, gamma: 
     text = random_text(rng, 12)
     target, small = lm_stream(small_lm()), lm_stream(small_lm(width=32, layers=1, seed=2, conditioned=True))
     script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(0.9), VOCABULARY, 7)
-    drafter = DRAFTERS[name](script, sampler, small)
+    drafter = DRAFTERS[name](script, sampler, small, target)
     state, proposed = StreamState(), 0
     while len(script) < len(text.caps) or not script.waits(state.script):
         if len(script) < len(text.caps) and (script.waits(state.script) or rng.random() < 0.2):
@@ -50,7 +50,7 @@ def test_proposals_are_legal_trees_of_at_most_so_many_guesses(name: str, gamma: 
 @pytest.mark.parametrize("name", sorted(DRAFTERS))
 def test_it_proposes_nothing_when_nothing_is_asked_for(name: str) -> None:
     text = random_text(random.Random(3), 2)
-    small = lm_stream(small_lm(width=32, layers=1, seed=2, conditioned=True))
+    target, small = lm_stream(small_lm()), lm_stream(small_lm(width=32, layers=1, seed=2, conditioned=True))
     script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(0.9), VOCABULARY, 7)
-    text.append_to(script, (small,), len(text.caps))
-    assert not DRAFTERS[name](script, sampler, small).propose(StreamState(), 0).decisions
+    text.append_to(script, (target, small), len(text.caps))
+    assert not DRAFTERS[name](script, sampler, small, target).propose(StreamState(), 0).decisions

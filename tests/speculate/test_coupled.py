@@ -25,6 +25,7 @@ from tts_spec.speculate.sampling import SamplingOptions
 
 GAMMAS = (1, 2, 4, 7, 15)
 TEMPERATURES = (0.0, 0.7, 1.0)
+BY_THE_TARGET = ("model", "feature", "medusa")  # drafters that use its states or its cache, and one that does not
 SENTENCES = 14  # x 15 combinations = 210
 
 
@@ -53,8 +54,13 @@ def test_same_tokens_as_plain_over_200_sentences_each(temperature: float) -> Non
         text = random_text(rng, 20)
         options, seed = random_options(rng, temperature), rng.randrange(2**63)
         expected = plain(text, options, seed).decisions
-        for gamma, drafter in itertools.product(GAMMAS, (model_drafter, DRAFTERS["tail"])):
-            assert run(text, drafter, gamma, options, seed).decisions == expected, (gamma, options, seed)
+        for gamma, drafter in itertools.product(GAMMAS, ("tail", *BY_THE_TARGET)):
+            assert run(text, DRAFTERS[drafter], gamma, options, seed).decisions == expected, (
+                drafter,
+                gamma,
+                options,
+                seed,
+            )
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
@@ -95,7 +101,7 @@ def test_gamma_may_change_from_round_to_round() -> None:
         assert outcome.decisions == expected
 
 
-@pytest.mark.parametrize("drafter", ["none", "model", "random legal"])
+@pytest.mark.parametrize("drafter", ["none", "random legal", *BY_THE_TARGET])
 def test_when_the_text_arrives_does_not_matter(drafter: str) -> None:
     rng = random.Random(14)
     for temperature in TEMPERATURES:
@@ -115,7 +121,8 @@ def test_seed_and_text_do_matter() -> None:
     assert plain(other, options, seed=1).decisions != base
 
 
-def test_bfloat16_weights_give_the_same_tokens_too() -> None:
+@pytest.mark.parametrize("name", BY_THE_TARGET)
+def test_bfloat16_weights_give_the_same_tokens_too(name: str) -> None:
     """Packed products do not depend on the number of rows, so equality is not for float32 alone."""
     target = small_lm(dtype=torch.bfloat16)
     rng = random.Random(16)
@@ -123,7 +130,7 @@ def test_bfloat16_weights_give_the_same_tokens_too() -> None:
     for temperature in TEMPERATURES:
         options = random_options(rng, temperature)
         expected = run(text, no_drafter, 0, options, 5, target=target).decisions
-        assert run(text, model_drafter, 7, options, 5, target=target).decisions == expected
+        assert run(text, DRAFTERS[name], 7, options, 5, target=target).decisions == expected
 
 
 def test_another_noise_in_the_drafter_costs_acceptance_not_equality() -> None:

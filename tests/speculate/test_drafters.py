@@ -23,7 +23,7 @@ def test_with_the_target_as_its_model_it_is_always_right(temperature: float) -> 
     options = SamplingOptions(temperature, top_p=0.95, repetition_penalty=1.3)
     for gamma in (1, 4, 15):
 
-        def itself(script: Script, sampler: Sampler, small: LmStream) -> Drafter:
+        def itself(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
             stream = lm_stream(small_lm())
             stream.extend(text.windows)
             return ModelDrafter(stream, script, sampler, likely_enough=0.0)

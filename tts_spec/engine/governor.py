@@ -20,7 +20,7 @@ MOST = 7  # drafts of a round the governor goes up to
 LOOK_EVERY = 64  # rounds after which it drafts once even if that did not pay: acceptance may have changed
 MEMORY = 0.98  # of running means
 SLOWEST_FIRST_S = 0.5  # what took longer was not the engine's doing, or it is no use to know by how much
-PLAIN_DRAFT_S = {"lookahead": 0.00002}  # a draft of one session
+PLAIN_DRAFT_S = {"lookahead": 0.00002, "medusa": 0.0001}  # a draft of one session
 PHONEMES_PER_S = 14.0  # of speech; each is one ADVANCE
 
 

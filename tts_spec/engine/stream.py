@@ -22,6 +22,7 @@ from tts_spec.engine.together import SharedNetworks
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.lookahead import LookaheadDrafter
+from tts_spec.speculate.medusa import MedusaDrafter
 from tts_spec.speculate.ratio import ratio_round
 from tts_spec.speculate.round import Round, StreamState, speculative_round
 from tts_spec.speculate.sampling import Sampler
@@ -64,9 +65,12 @@ class SpeechStream:
         self._target = networks.target.open(plan.voice_weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
-        self._drafter: NoDrafter | ModelDrafter | LookaheadDrafter = NoDrafter()
+        self._drafter: NoDrafter | ModelDrafter | MedusaDrafter | LookaheadDrafter = NoDrafter()
         if plan.drafter == "lookahead":
             self._drafter = LookaheadDrafter(self._script)
+        elif plan.drafter == "medusa":
+            assert bundle.medusa is not None
+            self._drafter = MedusaDrafter(bundle.medusa, self._script, self._sampler)
         elif plan.drafter != "none":
             model = networks.drafters[plan.drafter].open(plan.voice_weights, plan.speed)
             self._models.append(model)

@@ -67,5 +67,5 @@ def ratio_round(
         weights = np.maximum(weights - drafts[accepted][1], 0.0)
     uniform = sampler.uniform.of_round(Use.RESIDUAL, state.position, len(states))[accepted]
     decision = script.vocabulary.decision(draw(weights, uniform), states[accepted].script.due)
-    after = states[accepted].after(script, decision)._replace(features=target.features[accepted])
+    after = states[accepted].after(script, decision)._replace(features=target.features[: accepted + 1])
     return Round(after, (*decisions, decision), len(drafts), len(drafts), accepted)
