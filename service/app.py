@@ -26,13 +26,14 @@ from service.streams import Streams
 
 DEMO = Path(__file__).resolve().parent.parent / "demo"
 SCRIPTS = ("app", "audio", "compare", "dom", "errors", "files", "stream", "typing", "utterance", "view", "worklet")
+FONTS = ("roboto-regular", "roboto-medium", "roboto-bold")
 # path -> (file in demo/, content type)
 DEMO_FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     **{f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8") for name in SCRIPTS},
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/inter.woff2": ("inter.woff2", "font/woff2"),
+    **{f"/{name}.woff2": (f"{name}.woff2", "font/woff2") for name in FONTS},
 }
 
 SECURITY_HEADERS = {
