@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tts_spec.engine.governor import Governor
+from tts_spec.engine.governor import LOOK_EVERY, Governor
 from tts_spec.engine.plan import plan
 from tts_spec.engine.together import PassRecord
 from tts_spec.synthesizer import Synthesizer
@@ -16,13 +16,15 @@ from tts_spec.types import SpeakOptions
 
 
 def taught(tiny: Synthesizer, drafter: str, chance: int, rest_s: float = 0.0005) -> Governor:
-    """An engine whose target pass takes 1 ms and 0.2 ms a row, whose drafts are right ``chance`` times of 3."""
+    """An engine whose target pass takes 1 ms and 0.2 ms a row, whose drafts are right ``chance`` times of 3; half its rounds have some."""
     governor = Governor(replace(tiny.bundle.manifest, default_drafter=drafter), 40.0)
     for n in range(600):
-        sessions, gamma = n % 8 + 1, 3
+        sessions, gamma = n % 8 + 1, n // 8 % 2 * 3
         rows = sessions * (gamma + 1)
         governor.observe_pass(PassRecord("target", sessions, rows, 0.001 + 0.0002 * rows))
-        done = SimpleNamespace(drafted=gamma, longest=gamma, accepted=chance, decisions=[0] * (chance + 1))
+        done = SimpleNamespace(
+            drafted=gamma, longest=gamma, accepted=min(chance, gamma), decisions=[0] * (min(chance, gamma) + 1)
+        )
         streams = [
             cast(
                 Any,
@@ -30,7 +32,7 @@ def taught(tiny: Synthesizer, drafter: str, chance: int, rest_s: float = 0.0005)
             )
             for _ in range(sessions)
         ]
-        tokens = sessions * (chance + 1)
+        tokens = sessions * (min(chance, gamma) + 1)
         governor.observe_round(streams, 0.001 + 0.0002 * rows + rest_s * sessions, tokens / 175)
     return governor
 
@@ -43,6 +45,10 @@ def test_the_load_is_what_rounds_cost(tiny: Synthesizer, drafter: str) -> None:
         expected = 175 * (0.001 + (0.0002 + 0.0005) * sessions)
         assert governor.load(sessions) == pytest.approx(expected, rel=0.15)
     assert governor.load(0) == 0
+    free = Governor(replace(tiny.bundle.manifest, default_drafter=drafter), 40.0)
+    for _ in range(2000):
+        free.observe_pass(PassRecord("target", 4, 4, 0.0004))  # nothing but rows costs
+    assert free.load(0) == 0
 
 
 def test_good_drafts_lower_the_load_and_gamma_falls_with_the_batch(tiny: Synthesizer) -> None:
@@ -50,6 +56,8 @@ def test_good_drafts_lower_the_load_and_gamma_falls_with_the_batch(tiny: Synthes
     assert good.load(4) < 0.7 * bad.load(4)
     options = SpeakOptions()
     manifest = replace(tiny.bundle.manifest, default_drafter="lookahead")
+    for governor in (good, bad):
+        governor.gamma(options, plan(manifest, options), 4)  # the one that looks anyway
     assert bad.gamma(options, plan(manifest, options), 4) == 0
     assert good.gamma(options, plan(manifest, options), 1) > 0
     named = SpeakOptions(drafter="model", gamma=5)
@@ -79,5 +87,47 @@ def test_what_a_drafter_missed_does_not_count_against_its_drafts(tiny: Synthesiz
         done = SimpleNamespace(drafted=3, longest=3, accepted=2, decisions=[0] * 3)
         stream = SimpleNamespace(take_round=lambda done=done: done, plan=SimpleNamespace(drafter="model"), gamma=3)
         governor.observe_round([cast(Any, stream)], 0.0025, 3 / 175)
-    governor.observe_round([], 0.001, 0.0)  # not the round in which it looks anyway
+    governor.gamma(options, plan(manifest, options), 1)  # the one that looks anyway
     assert governor.gamma(options, plan(manifest, options), 1) >= 2
+
+
+def test_one_session_looks_now_and_then_whether_drafts_have_become_good(tiny: Synthesizer) -> None:
+    """Not all at once: for each a drafter that was not asked first takes in what it missed, and the round becomes long."""
+    governor = taught(tiny, "lookahead", 0)
+    manifest = replace(tiny.bundle.manifest, default_drafter="lookahead")
+    options = SpeakOptions()
+    rounds = []
+    for _ in range(4 * LOOK_EVERY):
+        rounds.append([governor.gamma(options, plan(manifest, options), 6) for _ in range(6)])
+        governor.observe_round([], 0.001, 0.0)
+    looked = [gammas for gammas in rounds if any(gammas)]
+    assert len(looked) == 4
+    assert all(gammas.count(0) == 5 for gammas in looked)
+
+
+def test_work_beside_the_passes_counts_by_drafts_and_the_codec_by_audio(tiny: Synthesizer) -> None:
+    def spoken(step_s: float, codec_s: float) -> Governor:
+        governor = Governor(tiny.bundle.manifest, 40.0)
+        for n in range(400):
+            drafts = n % 4
+            governor.observe_pass(PassRecord("target", 1, 1 + drafts, 0.001 + 0.0001 * drafts))
+            governor.observe_pass(PassRecord("model", 1, 1, 0.0001))
+            governor.observe_pass(PassRecord("codec", 1, 8, codec_s))
+            done = SimpleNamespace(drafted=drafts, longest=drafts, accepted=drafts, decisions=[0] * (drafts + 1))
+            plans = SimpleNamespace(drafter="model")
+            stream = cast(Any, SimpleNamespace(take_round=lambda done=done: done, plan=plans, gamma=drafts))
+            passes_s = 0.0011 + 0.0001 * drafts + codec_s
+            governor.observe_round([stream], passes_s + 0.0001 + step_s * drafts, (drafts + 1) / 175)
+        return governor
+
+    options = SpeakOptions()
+    made = plan(tiny.bundle.manifest, options)
+    cheap, dear, slow = spoken(0.0001, 0.0), spoken(0.005, 0.0), spoken(0.0001, 0.02)
+    for governor in (cheap, dear, slow):
+        governor.gamma(options, made, 1)  # the one that looks anyway
+    assert cheap.gamma(options, made, 1) > 0
+    assert dear.gamma(options, made, 1) == 0
+    assert slow.gamma(options, made, 1) == cheap.gamma(
+        options, made, 1
+    )  # the codec's work is the same with and without
+    assert slow.load(1) > cheap.load(1) + 0.5

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_spec.engine.estimates import Acceptance, LinearCost
-from tts_spec.engine.scheduler import GAMMAS, SchedulerOptions, Standing, best_gamma, load, next_batch
+from tts_spec.engine.scheduler import GAMMAS, WORTH, RoundCosts, SchedulerOptions, Standing, next_batch
 
 OPTIONS = SchedulerOptions(max_batch=4)
+NOTHING = LinearCost(0.0, 0.0)
+
+
+def round_costs(
+    target: LinearCost, draft: LinearCost, acceptance: Acceptance, step: LinearCost = NOTHING
+) -> RoundCosts:
+    return RoundCosts(target, draft, step, acceptance)
 
 
 def test_a_new_sessions_first_frame_comes_before_the_comfortable() -> None:
@@ -23,6 +30,14 @@ def test_without_anyone_waiting_all_hungry_take_part_least_slack_first() -> None
     standings = [Standing(1, True, 2.0), Standing(2, True, 0.2), Standing(3, True, 3.5), Standing(4, True, -0.1)]
     assert next_batch(standings, OPTIONS) == [4, 2]
     assert next_batch([*standings[:3], Standing(4, True, 0.1)], OPTIONS) == [4, 2, 1]
+
+
+def test_nobody_goes_on_before_one_has_little_left_and_then_all_do() -> None:
+    resting = [Standing(1, True, 2.9), Standing(2, True, 1.6), Standing(3, True, 3.0)]
+    assert next_batch(resting, OPTIONS) == []
+    assert next_batch([*resting, Standing(4, True, 1.4)], OPTIONS) == [4, 2, 1]
+    assert next_batch([*resting, Standing(4, False, 0.1)], OPTIONS) == [4]
+    assert next_batch([*resting, Standing(4, True, 9.0, live=False)], OPTIONS) == [2, 1, 4]
 
 
 def test_files_run_without_bound_but_after_the_live_ones() -> None:
@@ -46,7 +61,7 @@ def test_nobody_urgent_is_left_out_for_somebody_less_urgent(rows: list[tuple[boo
         starving = [s for s in standings if s.live and s.slack_s < 0 and s.key not in chosen]
         assert not starving or (len(chosen) == size and all(s.slack_s >= worst for s in starving))
     else:
-        assert all(s.live and s.heard and s.slack_s >= options.look_ahead_s for s in standings)
+        assert all(s.live and s.heard and s.slack_s >= options.refill_s for s in standings)
 
 
 def test_cost_is_learnt_whatever_the_prior() -> None:
@@ -114,9 +129,8 @@ def test_lines_that_end_early_cost_less_and_bring_less() -> None:
 
 
 def test_speculation_shrinks_and_stops_as_the_batch_grows() -> None:
-    target, draft = LinearCost(0.0018, 0.00025), LinearCost(0.0001, 0.00005)
-    acceptance = Acceptance(prior=0.75)
-    gammas = [best_gamma(sessions, 15, target, draft, acceptance) for sessions in (1, 2, 4, 8, 16, 64)]
+    costs = round_costs(LinearCost(0.0018, 0.00025), LinearCost(0.0001, 0.00005), Acceptance(prior=0.75))
+    gammas = [costs.best_gamma(sessions, 15) for sessions in (1, 2, 4, 8, 16, 64)]
     assert gammas[0] >= 3
     assert gammas == sorted(gammas, reverse=True)
     assert gammas[-1] == 0
@@ -126,13 +140,24 @@ def test_useless_drafts_turn_speculation_off() -> None:
     acceptance = Acceptance()
     for _ in range(500):
         acceptance.observe(4, 0, 4)
-    assert best_gamma(1, 15, LinearCost(0.002, 0.0001), LinearCost(0.0005, 0), acceptance) == 0
+    assert round_costs(LinearCost(0.002, 0.0001), LinearCost(0.0005, 0), acceptance).best_gamma(1, 15) == 0
+
+
+def test_drafts_must_pay_for_the_work_beside_the_passes_and_by_a_margin() -> None:
+    """Where passes alone would leave a draft a small gain, what proposing and checking it costs decides."""
+    target, draft, good = LinearCost(0.002, 0.0001), LinearCost(0.0001, 0.0), Acceptance(prior=0.9)
+    assert round_costs(target, draft, good).best_gamma(4, 7) > 0
+    assert round_costs(target, draft, good, LinearCost(0.0001, 0.001)).best_gamma(4, 7) == 0
+    for share in (0.95 * (WORTH - 1), 1.2 * (WORTH - 1)):  # one draft brings so much for nothing
+        rare = Acceptance(prior=share)
+        free = round_costs(LinearCost(0.002, 0.0), LinearCost(0.0, 0.0), rare)
+        assert (free.best_gamma(1, 1) == 1) == (share > WORTH - 1)
 
 
 def test_gamma_keeps_within_what_is_asked_for() -> None:
-    cheap = LinearCost(0.01, 0.0), LinearCost(0.0, 0.0)
-    assert best_gamma(1, 4, *cheap, Acceptance(prior=0.9)) == 4
-    assert best_gamma(1, 0, *cheap, Acceptance(prior=0.9)) == 0
+    cheap = round_costs(LinearCost(0.01, 0.0), LinearCost(0.0, 0.0), Acceptance(prior=0.9))
+    assert cheap.best_gamma(1, 4) == 4
+    assert cheap.best_gamma(1, 0) == 0
     assert max(GAMMAS) == 15
 
 
@@ -140,14 +165,15 @@ def test_load_grows_with_sessions_and_falls_with_acceptance() -> None:
     target, draft = LinearCost(0.002, 0.0003), LinearCost(0.0004, 0.00005)
 
     def of(sessions: int, chance: float) -> float:
-        return load(sessions, 175, 0.02, 3, target, draft, Acceptance(prior=chance))
+        return round_costs(target, draft, Acceptance(prior=chance)).load(sessions, 3, 175, 0.02)
 
-    assert of(0, 0.5) == 0
     assert of(1, 0.5) < of(2, 0.5) < of(8, 0.5)
     assert of(4, 0.8) < of(4, 0.4)
 
 
-@pytest.mark.parametrize("fields", [{"max_batch": 0}, {"look_ahead_s": 0.0}, {"comfort_s": -1.0}, {"load_limit": 0.0}])
+@pytest.mark.parametrize(
+    "fields", [{"max_batch": 0}, {"look_ahead_s": 0.0}, {"refill_s": 0.0}, {"comfort_s": -1.0}, {"load_limit": 0.0}]
+)
 def test_bad_options_are_named(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(fields))} is .*allowed: "):
         SchedulerOptions(**fields)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ class LinearCost:
         for rows in (1, 16):
             self._add(rows, base_s + per_row_s * rows)
 
-    def observe(self, rows: int, seconds: float) -> None:
+    def observe(self, rows: float, seconds: float) -> None:
         """A pass of ``rows`` took ``seconds``. What is far beyond the expected (something was compiled, the machine slept) counts as
         ``OUTLIER`` times that; if it is the rule, that is soon learnt."""
         seconds = min(seconds, OUTLIER * self.of(rows))
@@ -37,8 +37,8 @@ class LinearCost:
             slope = s / r
         return s / n + slope * (rows - mean)
 
-    def _add(self, rows: int, seconds: float) -> None:
-        added = (1.0, float(rows), float(rows * rows), seconds, rows * seconds)
+    def _add(self, rows: float, seconds: float) -> None:
+        added = (1.0, rows, rows * rows, seconds, rows * seconds)
         self._sums = [total + new for total, new in zip(self._sums, added, strict=True)]
 
 

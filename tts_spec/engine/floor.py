@@ -178,7 +178,7 @@ class Floor:
         self._slack_min_s = min(slacks, default=0.0)
         batch = [self._admitted[key] for key in next_batch(standings, self.options.scheduler)]
         if slacks and not batch:
-            due.append(now + min(slacks) - self.options.scheduler.look_ahead_s)
+            due.append(now + min(slacks) - self.options.scheduler.refill_s)
         self._load = self.governor.load(len(slacks))
         self._set(batch, now)
         return batch
@@ -186,24 +186,19 @@ class Floor:
     def _set(self, batch: Sequence[LocalSession], now: float) -> None:
         """How many drafts each stream of ``batch`` makes, and the size of its chunk."""
         pace = self.governor.load(len(batch))
-        due, sizes = [], []
+        due = []
         for session in batch:
             assert session.stream is not None
             session.stream.gamma = self.governor.gamma(session.options, session.stream.plan, len(batch))
+            slack_s = session.slack(now)
             heard = session.heard_at is not None
-            most = most_frames(session.slack(now), session.audio_s, self._frame_s, pace) if heard else 1
-            session.stream.most_frames = most
+            session.stream.most_frames = most_frames(slack_s, session.audio_s, self._frame_s, pace) if heard else 1
             if session.stream.due:
                 due.append(session.standing(now))
-                if heard:
-                    sizes.append(most)
-        now_is_good = decode_now(due, len(batch) - len(due))
+        holding = not decode_now(due, len(batch) - len(due))
         for session in batch:
             assert session.stream is not None
-            session.stream.holding = not now_is_good
-            session.stream.most_frames = min(
-                [session.stream.most_frames, *sizes]
-            )  # chunks of one size are decoded together
+            session.stream.holding = holding
 
     def _round(self, batch: list[LocalSession]) -> None:
         """One step of every session of ``batch``."""

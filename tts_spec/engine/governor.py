@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from models.bundle import Manifest
 from tts_spec.engine.estimates import Acceptance, LinearCost, Ratio
 from tts_spec.engine.plan import SpeechPlan
-from tts_spec.engine.scheduler import best_gamma, load
+from tts_spec.engine.scheduler import RoundCosts
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.engine.together import PassRecord
 from tts_spec.types import SpeakOptions
 
 MOST = 7  # drafts of a round the governor goes up to
-LOOK_EVERY = 64  # rounds after which it drafts once even if that did not pay: acceptance may have changed
+LOOK_EVERY = 64  # rounds after which one session drafts once even if that did not pay: acceptance may have changed
 MEMORY = 0.98  # of running means
 SLOWEST_FIRST_S = 0.5  # what took longer was not the engine's doing, or it is no use to know by how much
 PLAIN_DRAFT_S = {"lookahead": 0.00002, "medusa": 0.0001}  # a draft of one session
@@ -35,13 +35,19 @@ class Governor:
         self._drafters = {name: LinearCost(0.0004, 0.00005) for name in manifest.drafters}
         self._drafters |= {name: LinearCost(0.0, cost_s) for name, cost_s in PLAIN_DRAFT_S.items()}
         self._acceptance = {name: Acceptance() for name in manifest.drafter_names if name != "none"}
+        self._step = LinearCost(0.0001, 0.0001)  # seconds of a session's round beside all passes, by its drafts
+        self._costs = {
+            name: RoundCosts(self._target, self._drafters[name], self._step, self._acceptance[name])
+            for name in self._acceptance
+        }
+        self._costs["none"] = RoundCosts(self._target, LinearCost(0.0, 0.0), self._step, Acceptance())
         self._first_audio = LinearCost(0.02, 0.004, memory=50)  # seconds, by how many wait for theirs
-        # Seconds beside the passes of language models, and tokens, for each second of audio.
-        self._rest = Ratio(0.05, 1.0)
+        # Seconds of the codec, and tokens, for each second of audio.
+        self._codec = Ratio(0.02, 1.0)
         self._tokens = Ratio(frames_per_s * manifest.codec.codebooks + PHONEMES_PER_S, 1.0)
-        self._passes_s = 0.0
+        self._passes_s = self._codec_s = 0.0  # of this round
         self._busy = Ratio(0.0, 1.0)  # tokens in each second of rounds
-        self._rounds = 0
+        self._rounds = self._look_at = 0
         self._best: dict[tuple[str, int], int] = {}  # gamma by drafter and batch, as long as nothing new is known
         self._totals = dict.fromkeys(("rounds_total", "tokens_total", "drafted_total", "accepted_total"), 0.0)
         self._means: dict[str, float] = {}
@@ -50,7 +56,8 @@ class Governor:
         """Drafts of the next round for a session with these ``options`` in a batch of ``sessions``."""
         if plan.drafter == "none" or plan.mode != "coupled" or options.gamma is not None or options.drafter is not None:
             return plan.gamma
-        if self._rounds % LOOK_EVERY == 0:
+        if self._rounds >= self._look_at:
+            self._look_at = self._rounds + LOOK_EVERY
             return plan.gamma
         return self._best_gamma(plan.drafter, sessions)
 
@@ -58,11 +65,8 @@ class Governor:
         """See ``Costs.load``; with the bundle's own drafter and the gamma that is best at this number."""
         if not sessions:
             return 0.0
-        draft, acceptance, gamma = LinearCost(0.0, 0.0), Acceptance(), 0
-        if self._default != "none":
-            draft, acceptance = self._drafters[self._default], self._acceptance[self._default]
-            gamma = self._best_gamma(self._default, sessions)
-        return load(sessions, self._tokens.value, self._rest.value, gamma, self._target, draft, acceptance)
+        gamma = self._best_gamma(self._default, sessions) if self._default != "none" else 0
+        return self._costs[self._default].load(sessions, gamma, self._tokens.value, self._codec.value)
 
     def first_audio_s(self, sessions: int) -> float:
         """See ``Costs.first_audio_s``."""
@@ -78,31 +82,37 @@ class Governor:
             # By rows: a drafter that was not asked for some rounds first takes in what it missed, which is not what a draft costs.
             self._drafters[record.network].observe(record.rows, record.seconds)
             self._passes_s += record.seconds
+        else:
+            self._codec_s += record.seconds
 
     def observe_round(self, streams: Sequence[SpeechStream], seconds: float, audio_s: float) -> None:
         """Every one of ``streams`` has done a step; all took ``seconds`` and gave ``audio_s`` of audio."""
         self._rounds += 1
         self._best.clear()
-        tokens = 0
+        tokens = rounds = drafted = 0
         for stream in streams:
             done = stream.take_round()
             if done is None:
                 continue
             if stream.plan.drafter in self._acceptance:
                 self._acceptance[stream.plan.drafter].observe(done.longest, done.accepted, stream.gamma)
+            rounds += 1
             tokens += len(done.decisions)
-            self._totals["rounds_total"] += 1
-            self._totals["tokens_total"] += len(done.decisions)
-            self._totals["drafted_total"] += done.drafted
+            drafted += done.drafted
             self._totals["accepted_total"] += done.accepted
             self._mean("tau", len(done.decisions))
             self._mean("gamma", stream.gamma)
             if done.drafted:
                 self._mean("acceptance", done.accepted / done.drafted)
-        self._rest.observe(max(0.0, seconds - self._passes_s), audio_s)
+        self._totals["rounds_total"] += rounds
+        self._totals["tokens_total"] += tokens
+        self._totals["drafted_total"] += drafted
+        if rounds:
+            self._step.observe(drafted / rounds, max(0.0, seconds - self._passes_s - self._codec_s) / rounds)
+        self._codec.observe(self._codec_s, audio_s)
         self._tokens.observe(tokens, audio_s)
         self._busy.observe(tokens, seconds)
-        self._passes_s = 0.0
+        self._passes_s = self._codec_s = 0.0
 
     def observe_first_audio(self, sessions: int, seconds: float) -> None:
         """A session's first audio has left, ``seconds`` after there was something to say, while ``sessions`` waited for theirs."""
@@ -115,9 +125,7 @@ class Governor:
     def _best_gamma(self, drafter: str, sessions: int) -> int:
         key = drafter, sessions
         if key not in self._best:
-            self._best[key] = best_gamma(
-                sessions, self._most, self._target, self._drafters[drafter], self._acceptance[drafter]
-            )
+            self._best[key] = self._costs[drafter].best_gamma(sessions, self._most)
         return self._best[key]
 
     def _mean(self, name: str, value: float) -> None:

@@ -18,6 +18,7 @@ LATE = 4  # frames of a chunk when it is too late anyway
 HOLD_S = 0.5  # with so much slack a chunk waits until others have one, too: the codec decodes them together
 MARGIN = 1.5  # a chunk may take this much longer than expected without a gap
 GAMMAS = (0, 1, 2, 3, 4, 5, 7, 9, 11, 15)
+WORTH = 1.03  # times as many tokens a second as without drafts; what is learnt of costs is not exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class SchedulerOptions:
 
     max_batch: int = 16  # sessions of one round
     look_ahead_s: float = 3.0  # a live session rests when it is this far ahead of its playback
+    refill_s: float = 1.5  # and no round is done for live sessions before one of them has less than this
     urgent_s: float = 0.1  # slack below which a session is as urgent as one that has not been heard
     comfort_s: float = 0.4  # slack beyond which a session steps back while another is urgent
     load_limit: float = 0.85  # share of the time the engine may plan for live sessions; above 1 it promises too much
@@ -33,7 +35,7 @@ class SchedulerOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.max_batch, int) or self.max_batch < 1:
             raise ValueError(f"max_batch is {self.max_batch!r}; allowed: a whole number from 1")
-        for name in ("look_ahead_s", "urgent_s", "comfort_s"):
+        for name in ("look_ahead_s", "refill_s", "urgent_s", "comfort_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: seconds above 0")
         if not self.load_limit > 0:
@@ -52,7 +54,12 @@ class Standing:
 
 
 def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list[int]:
-    """Keys of the sessions of the next round, most urgent first; only sessions that could do a round may be given."""
+    """Keys of the sessions of the next round, most urgent first; only sessions that could do a round may be given.
+
+    A round of one costs almost as much as one of many: there is none before a session needs it, and then everybody takes part who may.
+    """
+    if all(each.live and each.heard and each.slack_s >= options.refill_s for each in standings):
+        return []
     hungry = [each for each in standings if not each.live or not each.heard or each.slack_s < options.look_ahead_s]
     urgent = any(each.live and (not each.heard or each.slack_s + each.gap_s < options.urgent_s) for each in hungry)
     if urgent:  # its first frames come before the tenth second of a comfortable one, and before any file
@@ -66,8 +73,6 @@ def next_batch(standings: Sequence[Standing], options: SchedulerOptions) -> list
 
 def most_frames(slack_s: float, played_s: float, frame_s: float, pace: float) -> int:
     """The largest chunk that is there well before ``slack_s`` of buffered audio has played, within bounds.
-
-    Where there is time the chunks of a stream follow RAMP, whatever the load, so that its audio is cut, and rounded, always alike.
 
     Args:
         played_s: audio of this playback so far.
@@ -87,40 +92,36 @@ def decode_now(due: Sequence[Standing], others: int) -> bool:
     return pressing or len(due) >= others
 
 
-def best_gamma(sessions: int, most: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> int:
-    """Drafts a session (0 to ``most``) that give most tokens a second at this batch; the smaller of two alike.
+@dataclass(frozen=True, slots=True)
+class RoundCosts:
+    """What the parts of a round cost, and what its drafts bring."""
 
-    ``draft`` is the cost of one drafter pass; a draft takes a pass.
-    """
+    target: LinearCost  # a pass, by rows
+    draft: LinearCost  # a draft of every session: a pass of the drafter, by sessions
+    step: LinearCost  # what a session's round costs beside the passes, by its drafts
+    acceptance: Acceptance
 
-    def goodput(gamma: int) -> float:
-        return acceptance.tokens(gamma) / round_s(sessions, gamma, target, draft, acceptance)
+    def of(self, sessions: int, gamma: int) -> float:
+        """Seconds of a round of ``sessions``, each with at most ``gamma`` drafts."""
+        drafts = self.acceptance.drafts(gamma)
+        passes = self.target.of(sessions * (drafts + 1)) + drafts * self.draft.of(sessions)
+        return passes + sessions * self.step.of(drafts)
 
-    return max((gamma for gamma in GAMMAS if gamma <= most), key=lambda gamma: (goodput(gamma), -gamma))
+    def best_gamma(self, sessions: int, most: int) -> int:
+        """Drafts a session (0 to ``most``) that give most tokens a second at this batch; none unless they bring ``WORTH`` more."""
 
+        def goodput(gamma: int) -> float:
+            return self.acceptance.tokens(gamma) / self.of(sessions, gamma)
 
-def round_s(sessions: int, gamma: int, target: LinearCost, draft: LinearCost, acceptance: Acceptance) -> float:
-    """Seconds of the passes of one round of ``sessions``, each with at most ``gamma`` drafts."""
-    drafts = acceptance.drafts(gamma)
-    return target.of(sessions * (drafts + 1)) + drafts * draft.of(sessions)
+        best = max((gamma for gamma in GAMMAS if gamma <= most), key=lambda gamma: (goodput(gamma), -gamma))
+        return best if goodput(best) > WORTH * goodput(0) else 0
 
+    def load(self, sessions: int, gamma: int, tokens_per_s: float, codec_share: float) -> float:
+        """Share of the engine's time that ``sessions`` live sessions need.
 
-def load(
-    sessions: int,
-    tokens_per_s: float,
-    codec_share: float,
-    gamma: int,
-    target: LinearCost,
-    draft: LinearCost,
-    acceptance: Acceptance,
-) -> float:
-    """Share of the engine's time that ``sessions`` live sessions need.
-
-    Args:
-        tokens_per_s: tokens of one second of audio.
-        codec_share: seconds of codec, text and bookkeeping a second of audio of one session.
-    """
-    if not sessions:
-        return 0.0
-    rounds_per_s = tokens_per_s / acceptance.tokens(gamma)
-    return rounds_per_s * round_s(sessions, gamma, target, draft, acceptance) + sessions * codec_share
+        Args:
+            tokens_per_s: tokens of one second of audio.
+            codec_share: seconds of the codec for a second of audio of one session.
+        """
+        rounds_per_s = tokens_per_s / self.acceptance.tokens(gamma)
+        return rounds_per_s * self.of(sessions, gamma) + sessions * codec_share

@@ -229,9 +229,10 @@ class SpeechStream:
         self._drafted += done.drafted
         self._accepted += done.accepted
         self._state = done.state
-        if state.phoneme // FORGET_EVERY > self._models[0].dropped // FORGET_EVERY:
+        oldest = done.state.inputs[0].phoneme  # a drafter that fell behind may ask for it yet
+        if oldest // FORGET_EVERY > self._models[0].dropped // FORGET_EVERY:
             for model in self._models:
-                model.forget(state.phoneme // FORGET_EVERY * FORGET_EVERY)
+                model.forget(oldest // FORGET_EVERY * FORGET_EVERY)
 
     @property
     def due(self) -> bool:
@@ -243,11 +244,10 @@ class SpeechStream:
         return min(RAMP[min(self._chunks, len(RAMP) - 1)], self.most_frames)
 
     def _render(self, *, everything: bool) -> Pcm:
-        """Audio of the frames that are due: a chunk, no more, so that streams with a chunk of one size are decoded together; or all."""
-        count = len(self._undecoded)
-        if not count or ((self.holding or count < self._wanted) and not everything):
+        """Audio of all frames there are, once there are enough for a chunk or with ``everything``."""
+        room = len(self._undecoded)
+        if not room or ((self.holding or room < self._wanted) and not everything):
             return np.zeros(0, np.float32)
-        room = count if everything else self._wanted
         self._decoded += room
         parts: list[Pcm] = []
         while room:
