@@ -32,15 +32,16 @@ _floats_narrow, _pairs_narrow = weigh_tile(1, FLOAT_COLUMNS, pairs=False), weigh
 
 class Layout(NamedTuple):
     """Where the N rows of S streams read and write. The union of a stream: the ring places its rows see, committed ones from the oldest on,
-    then its own rows in their order."""
+    then those of the pass in their order, the N last."""
 
     firsts: Ints  # [S + 1] row at which each stream begins
     slots: Ints  # [S]
     unions: Places  # [S, longest]
     counts: Ints  # [S] places of each union
+    bases: Ints  # [S] how many of them are committed ones
     skipped: Ints  # [N] committed places of the union that the row does not see any more
     committed: Ints  # [N] and how many it sees after those
-    paths: Places  # [N, longest stream] rows of its stream that it sees, itself last
+    paths: Places  # [N, longest stream] rows of the pass that it sees, itself last
     depths: Ints  # [N] how many
     cos: Floats  # [N, hw / 2]
     sin: Floats
@@ -63,39 +64,44 @@ def lay_out(
     slots: Ints,
     starts: Ints,
     numbers: Ints,
+    begun: Ints,
     parents: Ints,
     window: int,
     ring: int,
     frequencies: npt.NDArray[np.float64],
 ) -> Layout:
-    """Stream i has ``numbers[i]`` rows side by side, behind ``starts[i]`` committed positions in ring ``slots[i]``.
+    """Stream i has ``numbers[i]`` rows side by side, behind ``starts[i]`` committed positions in ring ``slots[i]``; the first ``begun[i]``
+    of them have been through these layers and are only seen.
 
-    ``parents`` [N]: the row before in the same path, counted within the stream, -1 for the committed ones; empty = chains. A parent comes
-    before its children. Row r of a stream is written to place start + r; its position is one past its parent's.
+    ``parents`` of all rows, also those: the row before in the same path, counted within the stream, -1 for the committed ones; empty =
+    chains. A parent comes before its children. Row r of a stream is written to place start + r; its position is one past its parent's.
     """
-    streams, total, most, half = len(slots), numbers.sum(), numbers.max(), len(frequencies)
+    streams, total, most, half = len(slots), numbers.sum() - begun.sum(), numbers.max(), len(frequencies)
     firsts, counts = np.zeros(streams + 1, np.int64), np.empty(streams, np.int64)
+    bases = np.empty(streams, np.int64)
     unions = np.empty((streams, window + most), np.int32)
     skipped, committed, depths = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     paths = np.empty((total, most), np.int32)
     cos, sin = np.empty((total, half), np.float32), np.empty((total, half), np.float32)
     path = np.empty(most, np.int32)
+    above = 0  # rows of the streams before, those begun too
     for i in range(streams):
         start, first = starts[i], firsts[i]
-        firsts[i + 1] = first + numbers[i]
+        firsts[i + 1] = first + numbers[i] - begun[i]
         oldest = max(0, start - window + 1)
-        counts[i] = start - oldest + numbers[i]
+        bases[i] = start - oldest
+        counts[i] = bases[i] + numbers[i]
         place = oldest % ring
         for j in range(counts[i]):
             unions[i, j] = place
             place = 0 if place == ring - 1 else place + 1
-        for r in range(numbers[i]):
-            row = first + r
+        for r in range(begun[i], numbers[i]):
+            row = first + r - begun[i]
             depth, at = 0, r
             while at >= 0:
                 path[depth] = at
                 depth += 1
-                at = parents[first + at] if len(parents) else at - 1
+                at = parents[above + at] if len(parents) else at - 1
             position = start + depth - 1
             seen = min(start, max(0, position - window + 1))
             skipped[row], committed[row] = seen - oldest, start - seen
@@ -105,7 +111,8 @@ def lay_out(
             for k in range(half):
                 angle = position * frequencies[k]
                 cos[row, k], sin[row, k] = np.cos(angle), np.sin(angle)
-    return Layout(firsts, slots, unions, counts, skipped, committed, paths, depths, cos, sin)
+        above += numbers[i]
+    return Layout(firsts, slots, unions, counts, bases, skipped, committed, paths, depths, cos, sin)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -202,13 +209,12 @@ def attend(
     kv_heads, blocks, steps = keys.shape[1], keys.shape[2], keys.shape[3]
     width, line = joined.shape[2], values.shape[3]
     groups = (joined.shape[1] - 2 * kv_heads) // kv_heads
-    firsts, slots, unions, counts, skipped, committed, paths, depths, _, _ = layout
+    firsts, slots, unions, counts, bases, skipped, committed, paths, depths, _, _ = layout
     queries, words, raw, shares, powers, as_float, summed = scratch
     scale = np.float32(1.0) / np.sqrt(np.float32(width))
     for i in range(len(slots)):
-        slot, first, count = slots[i], firsts[i], counts[i]
-        rows = firsts[i + 1] - first
-        number, base = rows * groups, count - rows
+        slot, first, count, base = slots[i], firsts[i], counts[i], bases[i]
+        number = (firsts[i + 1] - first) * groups
         # The ring fills from its first block on.
         used = blocks if unions[i, count - 1] < count - 1 else unions[i, count - 1] // BLOCK + 1
         index = unions.ctypes.data + i * unions.shape[1] * 4

@@ -20,6 +20,7 @@ from torch import nn
 
 from models.codec.codec import Codec, CodecConfig, NeuralCodec
 from models.codec.packed import PackedCodec
+from models.exit_head import ExitConfig, ExitHead, PackedExit
 from models.medusa import MedusaConfig, MedusaHeads, PackedMedusa
 from models.speech_lm import SpeechLm, SpeechLmConfig
 from models.transformer_config import MAY_MISS
@@ -82,12 +83,15 @@ class Manifest:
     caps: list[int]  # most frames of a phoneme, by symbol id
     files: dict[str, FileEntry]
     medusa: MedusaConfig | None = field(default=None, metadata=MAY_MISS)  # heads that draft
+    early_exit: ExitConfig | None = field(
+        default=None, metadata=MAY_MISS
+    )  # the exit by which the target drafts for itself
 
     @property
     def drafter_names(self) -> tuple[str, ...]:
         """Every drafter this bundle has the weights for."""
-        heads = () if self.medusa is None else ("medusa",)
-        return ("none", *self.drafters, *heads, "lookahead")
+        heads = {"early-exit": self.early_exit, "medusa": self.medusa}
+        return ("none", *self.drafters, *(name for name, config in heads.items() if config is not None), "lookahead")
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -106,6 +110,7 @@ class Bundle:
     drafters: Mapping[str, SpeechLm]
     device: torch.device
     medusa: PackedMedusa | None = None
+    early_exit: PackedExit | None = None
 
 
 def build(cls: type[T], data: Any, where: str) -> T:
@@ -164,6 +169,10 @@ def read_manifest(folder: Path) -> Manifest:
             raise BundleError(f"{path}: drafters' conditions are {conditions}; allowed: one, of states the target has")
     if manifest.medusa is not None and manifest.medusa.width != transformer.width:
         raise BundleError(f"{path}: medusa.width is {manifest.medusa.width}; the target's is {transformer.width}")
+    leaves = manifest.early_exit
+    if leaves is not None and (leaves.width != transformer.width or leaves.layers >= transformer.layers):
+        allowed = f"width {transformer.width}, layers below {transformer.layers}"
+        raise BundleError(f"{path}: early_exit has width {leaves.width}, layers {leaves.layers}; allowed: {allowed}")
     if len(manifest.caps) != manifest.target.symbols:
         raise BundleError(
             f"{path}: caps has {len(manifest.caps)} entries; the target has {manifest.target.symbols} symbols"
@@ -201,12 +210,16 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
         module(drafters[name], f"drafter-{name}", target_dtype)
     for lm in (target, *drafters.values()):
         lm.packed()  # a seventh of a second that the first stream need not wait
-    medusa = None
+    medusa, early_exit = None, None
     if manifest.medusa is not None:
         heads = MedusaHeads(manifest.medusa)
         module(heads, "drafter-medusa", target_dtype)
         medusa = PackedMedusa(heads, target)
-    return Bundle(manifest, codec, target, drafters, device, medusa)
+    if manifest.early_exit is not None:
+        head = ExitHead(manifest.early_exit)
+        module(head, "drafter-early-exit", target_dtype)
+        early_exit = PackedExit(head, target)
+    return Bundle(manifest, codec, target, drafters, device, medusa, early_exit)
 
 
 def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:

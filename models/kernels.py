@@ -152,18 +152,19 @@ def run_layers(
 
 @numba.njit(cache=True, nogil=True)
 def run_pass(
-    x: Floats, slots: Ints, starts: Ints, numbers: Ints, parents: Ints, window: int,
-    frequencies: npt.NDArray[np.float64], weights: Words, pairs: bool, norms: Floats, biases: Floats, head_norms: Floats,
-    eps: np.float32, hidden: int, heads: int, keys: Words, values: Words, taps: Ints, states: Floats,
+    x: Floats, slots: Ints, starts: Ints, numbers: Ints, begun: Ints, parents: Ints, window: int,
+    frequencies: npt.NDArray[np.float64], first: int, last: int, weights: Words, pairs: bool, norms: Floats, biases: Floats,
+    head_norms: Floats, eps: np.float32, hidden: int, heads: int, keys: Words, values: Words, taps: Ints, states: Floats,
 ) -> None:  # fmt: skip
-    """``lay_out`` and all layers of ``run_layers``: ``states`` [N, taps + 1, width] = residuals at the taps and the hidden state."""
-    layout = lay_out(slots, starts, numbers, parents, window, values.shape[3], frequencies)
+    """``lay_out`` and layers ``first`` to ``last`` - 1 by ``run_layers``: ``states`` [N, taps + 1, width] = residuals at those of the taps
+    that are passed, and the hidden state or, where layers are left, the residual. Overwrites ``x``."""
+    layout = lay_out(slots, starts, numbers, begun, parents, window, values.shape[3], frequencies)
     out = np.empty(x.shape, np.float32)
     run_layers(
-        x, 0, keys.shape[0], weights, pairs, norms, biases, head_norms, eps, hidden, heads, 2 * len(frequencies), keys,
+        x, first, last, weights, pairs, norms, biases, head_norms, eps, hidden, heads, 2 * len(frequencies), keys,
         values, layout, taps, states, out,
     )  # fmt: skip
-    states[:, -1] = out
+    states[:, -1] = out if last == keys.shape[0] else x
 
 
 @numba.njit(cache=True, nogil=True)

@@ -60,6 +60,21 @@ class ConditionedSource(LogitSource, Protocol):
         """See ``LogitSource.forward`` and ``Request.added``."""
 
 
+class Begun(NamedTuple):
+    """A line of inputs that have been through the first layers only, and what they are there."""
+
+    start: int  # position of the first
+    layers: int
+    inputs: list[StreamInput]
+    states: Floats  # [len(inputs), taps + 1, width]; see ``PackedTransformer.begin``
+
+    def is_in(self, request: Request) -> bool:
+        """Whether these are the first inputs of ``request``."""
+        count = len(self.inputs)
+        line = request.parents is None or list(request.parents[:count]) == list(range(-1, count - 1))
+        return line and request.start == self.start and list(request.inputs[:count]) == self.inputs
+
+
 class LmStream:
     """One stream of an ``LmBatch``: a slot and the phonemes' vectors. Made by ``LmBatch.open``."""
 
@@ -69,6 +84,7 @@ class LmStream:
         self.slot = slot
         self.dropped = 0  # phonemes whose vectors are freed
         self.parked: SlotContent | None = None  # what its slot held, while it has none
+        self.begun: Begun | None = None  # since its last whole pass
         lm = batch.lm
         with torch.inference_mode():
             weights = torch.tensor([list(voice_weights)], device=batch.device)
@@ -229,9 +245,10 @@ class LmBatch:
         items = np.array([item for request in requests for item in request.inputs])
         due = items[:, 3]
         x = self._vectors(requests, items)
+        layers, begun = self._take_begun(requests)
         if self.packed is not None:
             assert isinstance(self.cache, PackedCache)
-            features = self.packed.transformer.step(x, self.cache, counts, parents, self.taps)
+            features = self.packed.transformer.finish(x, self.cache, counts, parents, self.taps, layers, begun)
             logits = self.packed.heads(features[:, -1], due)
         else:
             assert isinstance(self.cache, KvCache)
@@ -243,6 +260,54 @@ class LmBatch:
             parts.append(logits[first:last])
             first = last
         return parts
+
+    def begin(self, requests: Sequence[Request], layers: int) -> Floats:
+        """The first ``layers`` layers alone: residuals [N, width] of all inputs, in the order of ``requests``, which is that of slots.
+
+        A request either begins a line at ``start`` or goes on with the one begun. A pass that has these inputs first, at ``start`` and
+        behind each other, then has only the other layers to do for them. Raises ValueError for a line of more than MAX_ROWS inputs.
+        """
+        counts = [0] * (requests[-1].stream.slot + 1)
+        for request in requests:
+            counts[request.stream.slot] = len(request.inputs)
+            self.cache.rewind(request.stream.slot, request.start)
+        items = np.array([item for request in requests for item in request.inputs])
+        x = self._vectors(requests, items)
+        if self.packed is not None:
+            assert isinstance(self.cache, PackedCache)
+            states = self.packed.transformer.begin(x, self.cache, counts, layers, self.taps)
+        else:
+            assert isinstance(self.cache, KvCache)
+            inputs = torch.from_numpy(x).to(self.device, self.dtype)
+            states = self.lm.transformer.step(inputs, self.cache, counts, layers=layers).float().cpu().numpy()
+        first = 0
+        for stream, new, start, _, _ in requests:
+            made = states[first : first + len(new)]
+            first += len(new)
+            before = stream.begun
+            if before is not None and start == before.start + len(before.inputs):
+                line = [*before.inputs, *new]
+                stream.begun = before._replace(inputs=line, states=np.concatenate([before.states, made]))
+            else:
+                stream.begun = Begun(start, layers, list(new), made)
+            if len(stream.begun.inputs) > MAX_ROWS:
+                raise ValueError(f"a line of {len(stream.begun.inputs)} inputs is begun; allowed: {MAX_ROWS}")
+        return states[:, -1].copy()
+
+    def _take_begun(self, requests: Sequence[Request]) -> tuple[int, list[Floats]]:
+        """(number of layers, for each request the states of its first inputs after these); whatever was begun is forgotten.
+
+        Torch's operators round rows that are cut otherwise in another way: there all rows go through all layers.
+        """
+        layers, states = 0, []
+        for request in requests:
+            begun, request.stream.begun = request.stream.begun, None
+            if begun is not None and begun.is_in(request) and self.packed is not None:
+                layers = begun.layers
+                states.append(begun.states)
+            else:
+                states.append(np.zeros((0, len(self.taps) + 1, self._tokens.shape[1]), np.float32))
+        return layers, states
 
     @torch.inference_mode()
     def _torch_pass(

@@ -56,12 +56,8 @@ class PackedMedusa:
     """Weights of ``MedusaHeads`` and of the target's heads for drafting, which is done on the CPU wherever the target is."""
 
     def __init__(self, medusa: MedusaHeads, target: SpeechLm) -> None:
-        weights = torch.cat([weight.detach().cpu() for weight in medusa.matrices])
-        packed = target.packed()
-        heads = [head.get_parameter("weight").cpu() for head in target.heads]
-        self.config = medusa.config
-        self._blocks = PackedMatrix(weights)
-        self._heads = packed.heads if packed is not None else PackedHeads(heads)
+        self._blocks = PackedMatrix(torch.cat([weight.detach().cpu() for weight in medusa.matrices]))
+        self._heads = target.packed_heads()
 
     def guesses(self, hidden: Floats) -> MedusaGuesses:
         """Of the positions after the one with the hidden state ``hidden`` [width]."""

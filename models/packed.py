@@ -144,22 +144,80 @@ class PackedTransformer:
         taps: Sequence[int] = (),
     ) -> Floats:
         """See ``Transformer.step``: float32 [N, width] -> [N, taps + 1, width], the hidden state last. Overwrites ``x``."""
+        return self.finish(x, cache, counts, parents, taps, 0, [])
+
+    def begin(
+        self, x: Floats, cache: PackedCache, counts: Sequence[int], layers: int, taps: Sequence[int] = ()
+    ) -> Floats:
+        """The first ``layers`` layers of ``step`` for chains -> [N, taps + 1, width], the residual last, of later taps nothing.
+
+        The lengths move on; ``finish`` must come before anything else relies on these positions, after ``rewind`` to where they begin.
+        """
+        check_counts(counts)
+        states = np.empty((len(x), len(taps) + 1, self.config.width), np.float32)
+        self._run(x, cache, counts, [], None, 0, layers, taps, states)
+        cache.advance(counts)
+        return states
+
+    def finish(
+        self,
+        x: Floats,
+        cache: PackedCache,
+        counts: Sequence[int],
+        parents: Sequence[int] | None,
+        taps: Sequence[int],
+        layers: int,
+        begun: Sequence[Floats],
+    ) -> Floats:
+        """``step`` where some rows have been through the first ``layers`` layers.
+
+        ``begun``: for each slot that has rows what ``begin`` returned for its first ones, which follow each other; empty = none of any.
+        """
         check_counts(counts)
         if parents is not None:
             check_parents(counts, parents)
         if len(x) != sum(counts):
             raise ValueError(f"x has {len(x)} rows; counts sum to {sum(counts)}")
-        used = [slot for slot, count in enumerate(counts) if count]
-        config = self.config
-        states = np.empty((len(x), len(taps) + 1, config.width), np.float32)
-        run_pass(
-            x, np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
-            NO_PARENTS if parents is None else np.array(parents), config.window, self._frequencies,
-            self._weights, self.pairs, self._norms, self._biases, self._head_norms, self._eps,
-            config.hidden, config.heads, cache.keys, cache.values, np.array(taps, np.int64), states,
-        )  # fmt: skip
+        states = np.empty((len(x), len(taps) + 1, self.config.width), np.float32)
+        if any(len(each) for each in begun):
+            new, first = np.ones(len(x), bool), 0
+            for count, each in zip((count for count in counts if count), begun, strict=True):
+                states[first : first + len(each)] = each
+                new[first : first + len(each)] = False
+                first += count
+            if new.any():
+                made = np.empty((int(new.sum()), *states.shape[1:]), np.float32)
+                known = [len(each) for each in begun]
+                self._run(x[new], cache, counts, known, parents, 0, layers, taps, made)
+                states[new] = made
+            x = states[:, -1].copy()
+        else:
+            layers = 0
+        self._run(x, cache, counts, [], parents, layers, self.config.layers, taps, states)
         cache.advance(counts)
         return states
+
+    def _run(
+        self,
+        x: Floats,
+        cache: PackedCache,
+        counts: Sequence[int],
+        begun: Sequence[int],
+        parents: Sequence[int] | None,
+        first: int,
+        last: int,
+        taps: Sequence[int],
+        states: Floats,
+    ) -> None:
+        """Layers ``first`` to ``last`` - 1 of the rows that are not ``begun`` (by slot that has rows; empty = none is)."""
+        used = [slot for slot, count in enumerate(counts) if count]
+        run_pass(
+            x, np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
+            np.array(begun if begun else [0] * len(used)), NO_PARENTS if parents is None else np.array(parents),
+            self.config.window, self._frequencies, first, last, self._weights, self.pairs, self._norms, self._biases,
+            self._head_norms, self._eps, self.config.hidden, self.config.heads, cache.keys, cache.values,
+            np.array(taps, np.int64), states,
+        )  # fmt: skip
 
 
 class PackedHeads:

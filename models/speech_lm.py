@@ -152,6 +152,12 @@ class SpeechLm(nn.Module):
             self._packed = source, PackedLm(self)
         return self._packed[1]
 
+    def packed_heads(self) -> PackedHeads:
+        """The heads for the CPU, wherever the model is: drafts from its states are made there."""
+        if (packed := self.packed()) is not None:
+            return packed.heads
+        return PackedHeads([head.get_parameter("weight").detach().cpu() for head in self.heads])
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_packed": None}
 

@@ -170,6 +170,7 @@ class Transformer(nn.Module):
         counts: Sequence[int],
         parents: Sequence[int] | None = None,
         taps: Sequence[int] = (),
+        layers: int | None = None,
     ) -> Tensor:
         """New positions after the cache's lengths -> [N, taps + 1, width]: residuals, and hidden states last. On a CPU
         ``models.packed`` does the same faster.
@@ -181,11 +182,13 @@ class Transformer(nn.Module):
             parents: of a tree: for every position the row before it in its path, counted within its slot, -1 for the committed ones; a
                 position comes after its parent. None = a chain. Siblings share a position in the stream.
             taps: numbers of layers after which the residual is returned too.
+            layers: only so many are run, and their residual is last.
         """
         layout = cache.layout(counts, parents)
         residuals = []
-        for index, block in enumerate(self.layers):
+        for index, block in enumerate(self.layers[:layers]):
             x = block.step(x, index, cache, layout)
             residuals.append(x)
         cache.advance(counts)
-        return torch.stack([*(residuals[tap - 1] for tap in taps), self.norm(x)], dim=1)
+        last = self.norm(x) if layers is None else x
+        return torch.stack([*(residuals[tap - 1] for tap in taps), last], dim=1)

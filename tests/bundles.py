@@ -10,6 +10,7 @@ from models.bundle import Manifest, SamplingEntry, VoiceEntry, save
 from models.codec.codec import CodecConfig, NeuralCodec
 from models.codec.decoder import DecoderConfig
 from models.codec.encoder import EncoderConfig
+from models.exit_head import ExitConfig, ExitHead
 from models.medusa import MedusaConfig, MedusaHeads
 from models.speech_lm import SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
@@ -34,8 +35,8 @@ def write_tiny_bundle(folder: Path) -> Path:
         return made
 
     target, drafter = lm(32, 2), lm(16, 1)
-    medusa = MedusaHeads(MedusaConfig(32))
-    for weight in medusa.matrices:
+    medusa, early_exit = MedusaHeads(MedusaConfig(32)), ExitHead(ExitConfig(32, layers=1, hidden=32))
+    for weight in (*medusa.matrices, *early_exit.matrices):
         torch.nn.init.normal_(weight, std=0.2)
     manifest = Manifest(
         format=1,
@@ -55,12 +56,14 @@ def write_tiny_bundle(folder: Path) -> Path:
         caps=[8] * TABLE_SIZE,
         files={},
         medusa=medusa.config,
+        early_exit=early_exit.config,
     )
     modules = {
         "codec": NeuralCodec(codec_config),
         "target": target,
         "drafter-model": drafter,
         "drafter-medusa": medusa,
+        "drafter-early-exit": early_exit,
     }
     save(folder, manifest, modules, "CC0-1.0")
     return folder

@@ -67,6 +67,7 @@ def test_no_json(copy: Path) -> None:
         ({"default_drafter": "magic"}, r"default_drafter is 'magic'"),
         ({"caps": [1]}, r"caps has 1 entries"),
         ({"medusa": {"width": 16, "offsets": 6}}, r"medusa\.width is 16; the target's is 32"),
+        ({"early_exit": {"width": 32, "layers": 2, "hidden": 8}}, r"layers 2; allowed: width 32, layers below 2"),
         ({"medusa": {"width": 32, "offsets": 0}}, r"medusa: offsets is 0; allowed: a whole number from 1"),
     ],
 )
@@ -86,7 +87,7 @@ def test_a_manifest_from_before_a_field_was_known(copy: Path) -> None:
     assert read_manifest(copy) == whole
 
 
-@pytest.mark.parametrize("name", ["medusa"])
+@pytest.mark.parametrize("name", ["early-exit", "medusa"])
 def test_a_bundle_without_a_drafter_loads_and_says_what_it_has(copy: Path, name: str) -> None:
     """Also one from before the drafter was known."""
     path = copy / "bundle.json"

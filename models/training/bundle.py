@@ -14,6 +14,9 @@ from pathlib import Path
 import typer
 
 from models.bundle import FORMAT, Manifest, SamplingEntry, VoiceEntry, save
+from models.exit_head import ExitHead
+from models.medusa import MedusaHeads
+from models.speech_lm import SpeechLm
 from models.training.dataset import Row, read_rows
 from models.training.drafter import load_drafters, load_target
 from models.training.encode import load_codec
@@ -66,15 +69,17 @@ def bundle(
         symbols_sha256=table_hash(),
         codec=whole.config,
         target=large.config,
-        drafters={name: lm.config for name, lm in small.items()},
+        drafters={name: made.config for name, made in small.items() if isinstance(made, SpeechLm)},
         default_drafter=default_drafter,
         default_gamma=gamma,
         sampling=SamplingEntry(temperature=temperature, top_k=0, top_p=1.0, repetition_penalty=1.0),
         voices=[ENTRIES[name] for name in VOICES],
         caps=caps(read_rows(packed)),
         files={},
+        medusa=next((made.config for made in small.values() if isinstance(made, MedusaHeads)), None),
+        early_exit=next((made.config for made in small.values() if isinstance(made, ExitHead)), None),
     )
-    modules = {"codec": whole, "target": large, **{f"drafter-{name}": lm for name, lm in small.items()}}
+    modules = {"codec": whole, "target": large, **{f"drafter-{name}": made for name, made in small.items()}}
     save(out, manifest, modules, LICENSE)
 
 

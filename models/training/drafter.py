@@ -1,6 +1,6 @@
 """Trains drafters to match a trained target on what the target says itself (``on_policy``), as deployed.
 
-    python -m models.training.drafter SPOKEN TARGET_CHECKPOINT CHECKPOINT --steps 2000 --kinds model,feature [--start-from OTHER]
+    python -m models.training.drafter SPOKEN TARGET_CHECKPOINT CHECKPOINT --steps 2000 --kinds medusa,early-exit [--start-from OTHER]
 
 All kinds of one run share the target's pass. Loss: -log of the chance that both take the same token under the same noise, at the deployed
 temperature; KL first for a drafter that begins from nothing, while the two are far apart.
@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import typer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.exit_head import ExitConfig, ExitHead
+from models.medusa import MedusaConfig, MedusaHeads
 from models.speech_lm import ConditionConfig, SpeechLm, SpeechLmConfig
 from models.training.acceptance import coupled_match
 from models.training.fit import Loss, fit, optimizers
@@ -27,7 +30,9 @@ from models.training.woven import Rows, WovenCorpus
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE
 
-KINDS = ("model", "feature")
+Drafter = SpeechLm | MedusaHeads | ExitHead
+
+KINDS = ("model", "feature", "medusa", "early-exit")
 KL_STEPS = 0.15  # share of the steps trained with KL
 LIKELIEST = 64  # options the loss looks at; the others have next to no mass at the deployed temperature
 KNOWN_RUN = 2.5  # mean of positions in a row whose states the drafter knows, as when a round has accepted so many
@@ -43,14 +48,31 @@ def drafter_config(kind: str, target: SpeechLmConfig) -> SpeechLmConfig:
     return SpeechLmConfig(TABLE_SIZE, voices=target.voices, transformer=transformer, condition=condition)
 
 
-def new_drafter(kind: str, target: SpeechLm, begun: Mapping[str, SpeechLm]) -> SpeechLm:
+def untrained(kind: str, target: SpeechLm) -> Drafter:
+    """A drafter that begins from nothing."""
+    large = target.config.transformer
+    if kind == "medusa":
+        return MedusaHeads(MedusaConfig(large.width))
+    if kind == "early-exit":
+        head = ExitHead(ExitConfig(large.width, max(1, large.layers // 4)))
+        head.norm.load_state_dict(target.transformer.norm.state_dict())
+        return head
+    return SpeechLm(drafter_config(kind, target.config))
+
+
+def new_drafter(kind: str, target: SpeechLm, begun: Mapping[str, Drafter]) -> Drafter:
     """As far as it was ``begun``; ``feature`` may begin with the weights of ``model``; else untrained."""
     if kind in begun:
         return begun[kind]
-    lm = SpeechLm(drafter_config(kind, target.config))
+    drafter = untrained(kind, target)
     if kind == "feature" and "model" in begun:
-        lm.load_state_dict(lm.state_dict() | begun["model"].state_dict())
-    return lm
+        drafter.load_state_dict(drafter.state_dict() | begun["model"].state_dict())
+    return drafter
+
+
+def matrices(drafter: Drafter) -> list[nn.Parameter]:
+    """Those that Muon trains."""
+    return lm_matrices(drafter) if isinstance(drafter, SpeechLm) else drafter.matrices
 
 
 def load_target(checkpoint: Path) -> SpeechLm:
@@ -63,12 +85,12 @@ def load_target(checkpoint: Path) -> SpeechLm:
     return lm.eval().requires_grad_(False)
 
 
-def load_drafters(checkpoint: Path, target: SpeechLm) -> dict[str, SpeechLm]:
+def load_drafters(checkpoint: Path, target: SpeechLm) -> dict[str, Drafter]:
     """The drafters of a training checkpoint, by kind."""
     parts = torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]
     drafters = {}
     for kind in (kind for kind in KINDS if kind in parts):
-        drafters[kind] = SpeechLm(drafter_config(kind, target.config))
+        drafters[kind] = untrained(kind, target)
         drafters[kind].load_state_dict(parts[kind])
     return drafters
 
@@ -103,45 +125,101 @@ def drafter_states(drafter: SpeechLm, rows: Rows, states: Tensor, generator: tor
     return drafter.transformer(x), ages
 
 
+class Guesses(NamedTuple):
+    """One guess of the decision at every position."""
+
+    kind: str
+    name: str  # in the log
+    hidden: Tensor  # [B, T, width]
+    heads: SpeechLm  # whose heads make logits of it
+    weight: float
+    ages: Tensor | None = None  # [B, T] of the states it was told
+
+
+def guesses(
+    kind: str,
+    drafter: Drafter,
+    target: SpeechLm,
+    rows: Rows,
+    residuals: Mapping[int, Tensor],
+    normed: Tensor,
+    generator: torch.Generator,
+) -> list[Guesses]:
+    """All of ``drafter``; ``residuals`` of the target by number of layers, ``normed`` its hidden states, [B, T, width] each."""
+    if isinstance(drafter, ExitHead):
+        return [Guesses(kind, kind, drafter(residuals[drafter.config.layers]), target, 1.0)]
+    if isinstance(drafter, MedusaHeads):
+        offsets = range(1, drafter.config.offsets + 1)
+        guessed = [F.pad(drafter(normed[:, :-offset], offset), (0, 0, offset, 0)) for offset in offsets]
+        return [
+            Guesses(kind, f"{kind}+{offset}", hidden, target, 1 / len(offsets))
+            for offset, hidden in zip(offsets, guessed, strict=True)
+        ]
+    condition = drafter.config.condition
+    told = normed if condition is None else torch.stack([*(residuals[tap] for tap in condition.taps), normed], dim=-2)
+    hidden, ages = drafter_states(drafter, rows, told, generator)
+    return [Guesses(kind, kind, hidden, drafter, 1.0, None if condition is None else ages)]
+
+
+def layers_seen(drafters: Mapping[str, Drafter]) -> list[int]:
+    """Numbers of layers of the target after which some drafter wants the residual."""
+    seen = set[int]()
+    for drafter in drafters.values():
+        if isinstance(drafter, ExitHead):
+            seen.add(drafter.config.layers)
+        elif isinstance(drafter, SpeechLm) and drafter.config.condition is not None:
+            seen.update(drafter.config.condition.taps)
+    return sorted(seen)
+
+
 def distillation_loss(
-    drafters: Mapping[str, SpeechLm],
+    drafters: Mapping[str, Drafter],
     target: SpeechLm,
     rows: Rows,
     temperature: float,
     generator: torch.Generator,
     by_kl: tuple[str, ...] = (),
 ) -> Loss:
-    """Sum over ``drafters`` of the mean over decisions; for the log the chance of a match by codebook, and by age of the states known.
+    """Sum over ``drafters`` of the mean over decisions; for the log the chance of a match by codebook, and by age of the states known or
+    by offset from them.
 
     ``by_kl``: the drafters whose loss is KL.
     """
-    conditions = [each.config.condition for each in drafters.values() if each.config.condition is not None]
+    layers = layers_seen(drafters)
     with torch.no_grad():
-        normed, taps = target.transformer.states(input_vectors(target, rows), conditions[0].taps if conditions else ())
-        states = torch.stack([*taps, normed], dim=-2)
-    own = {kind: drafter_states(each, rows, states, generator) for kind, each in drafters.items()}
+        normed, made = target.transformer.states(input_vectors(target, rows), layers)
+    residuals = dict(zip(layers, made, strict=True))
+    all_guesses = [
+        each
+        for kind, drafter in drafters.items()
+        for each in guesses(kind, drafter, target, rows, residuals, normed, generator)
+    ]
     total = normed.new_zeros((), dtype=torch.float32)
     count = rows.due.numel()
     parts: dict[str, Tensor] = {}
-    matched = {kind: torch.zeros(rows.due.shape) for kind in drafters}
+    matched = {each.name: torch.zeros(rows.due.shape) for each in all_guesses}
     for book in range(target.config.codebooks):
         due = rows.due == book
         with torch.no_grad():
             p = (book_logits(target, normed, rows, book)[0] / temperature).softmax(-1)
-        for kind, drafter in drafters.items():
-            log_q = (book_logits(drafter, own[kind][0], rows, book)[0] / temperature).log_softmax(-1)
+        for each in all_guesses:
+            log_q = (book_logits(each.heads, each.hidden, rows, book)[0] / temperature).log_softmax(-1)
             likely = torch.maximum(p, log_q.detach().exp()).topk(LIKELIEST, dim=-1).indices
             match = coupled_match(p.gather(-1, likely), log_q.gather(-1, likely).exp())
-            if kind in by_kl:
-                total = total + F.kl_div(log_q.clamp(min=-30), p, reduction="sum") / count
-            else:
-                total = total - match.clamp(min=1e-3).log().sum() / count
-            matched[kind][due] = match.detach()
-            parts[f"{kind}.{book}"] = match.detach().mean()
-    for kind in drafters:
-        ages = own[kind][1]
-        for age in range(LONGEST_GAP if drafters[kind].condition is not None else 0):
-            parts[f"{kind}.age{age}"] = matched[kind][ages == age].mean()
+            kl = each.kind in by_kl
+            loss = F.kl_div(log_q.clamp(min=-30), p, reduction="sum") if kl else -match.clamp(min=1e-3).log().sum()
+            total = total + each.weight * loss / count
+            matched[each.name][due] = match.detach()
+    for each in all_guesses:
+        match = matched[each.name]
+        if each.name == each.kind:
+            for book in range(target.config.codebooks):
+                parts[f"{each.name}.{book}"] = match[rows.due == book].mean()
+        else:
+            parts[each.name] = match.mean()
+        if each.ages is not None:
+            for age in range(LONGEST_GAP):
+                parts[f"{each.name}.age{age}"] = match[each.ages == age].mean()
     return total, parts
 
 
@@ -168,13 +246,13 @@ def train(
     drafters = {kind: new_drafter(kind, target, begun) for kind in kinds.split(",")}
     for kind, drafter in drafters.items():
         print(f"{kind}: {sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters", flush=True)
-    chosen = [made for each in drafters.values() for made in optimizers(each, lm_matrices(each), rate, 0.05)]
+    chosen = [made for each in drafters.values() for made in optimizers(each, matrices(each), rate, 0.05)]
     run = Run(checkpoint, steps, {**drafters, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
     corpus = WovenCorpus(spoken, spoken / "codes.npz", VOICES, held_out=False)
     batches = corpus.batches(batch, length, seed + 500 + run.step)
     generator = torch.Generator().manual_seed(seed + run.step)
-    fresh = () if begun else tuple(drafters)
+    fresh = tuple(kind for kind in drafters if kind not in begun and not (kind == "feature" and "model" in begun))
 
     def loss_at(step: int) -> Loss:
         by_kl = fresh if step < KL_STEPS * steps else ()

@@ -21,10 +21,8 @@ def optimizers(
     """Muon (Jordan et al. 2024), scaled as AdamW, for ``matrices`` of ``module``; AdamW for the rest, such as tables, heads and norms."""
     chosen = {id(p) for p in matrices}
     others = [p for p in module.parameters() if id(p) not in chosen]
-    return [
-        torch.optim.Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=decay),
-    ]
+    muon = torch.optim.Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    return [muon, torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=decay)] if others else [muon]
 
 
 def fit(

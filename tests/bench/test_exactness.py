@@ -23,7 +23,7 @@ from tts_spec.types import SpeakOptions, SpeechError
 
 GAMMAS = (2, 7)
 TEMPERATURES = (0.0, 1.0)
-SETTINGS = 3 * len(GAMMAS) * len(TEMPERATURES)  # drafters model, medusa and lookahead
+SETTINGS = 4 * len(GAMMAS) * len(TEMPERATURES)  # drafters model, early-exit, medusa and lookahead
 
 
 @pytest.fixture(autouse=True)

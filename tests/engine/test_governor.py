@@ -37,7 +37,7 @@ def taught(tiny: Synthesizer, drafter: str, chance: int, rest_s: float = 0.0005)
     return governor
 
 
-@pytest.mark.parametrize("drafter", ["none", "model", "medusa", "lookahead"])
+@pytest.mark.parametrize("drafter", ["none", "model", "early-exit", "medusa", "lookahead"])
 def test_the_load_is_what_rounds_cost(tiny: Synthesizer, drafter: str) -> None:
     governor = taught(tiny, drafter, 0)
     # 175 rounds a second of plain decoding: 1 ms, then 0.2 ms and 0.5 ms of the rest a session; the prior is still felt a little.

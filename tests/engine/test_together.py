@@ -23,7 +23,7 @@ def open_stream(tiny: Synthesizer, networks: SharedNetworks | None, number: int)
     options = SpeakOptions(
         seed=number,
         voice=("one", "two")[number % 2],
-        drafter=("model", "medusa", "lookahead", "model", "none")[number % 5],
+        drafter=("model", "medusa", "early-exit", "early-exit", "none")[number % 5],
         gamma=(1, 4, 7)[number % 3],
         temperature=(0.8, 0.0)[number % 4 == 3],
         mode="ratio" if number % 7 == 6 else "coupled",
@@ -99,6 +99,15 @@ def test_any_schedule_gives_every_stream_what_it_gets_alone(
             assert number == quitter
     assert max(record.streams for record in records if record.network == "target") > 1
     assert [networks.target.open([1.0, 0.0], 1.0).slot for _ in range(slots)] == list(range(slots))  # all came back
+
+
+def test_drafts_of_many_streams_by_the_targets_own_layers_are_one_pass(tiny: Synthesizer) -> None:
+    networks = SharedNetworks(tiny.bundle, slots=2)
+    streams = [open_stream(tiny, networks, number) for number in (2, 3)]  # both early-exit
+    records: list[PassRecord] = []
+    together([stream.step for stream in streams], records.append)
+    assert [record.streams for record in records if record.network == "early-exit"][:1] == [2]
+    assert records[-1].network in ("target", "codec")
 
 
 def test_a_step_that_raises_ends_alone(tiny: Synthesizer) -> None:

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from models.exit_head import ExitConfig, ExitHead, PackedExit
+from models.exit_stream import ExitBatch
 from models.lm_stream import LmBatch, LmStream, StreamInput
 from models.medusa import MedusaConfig, MedusaHeads, PackedMedusa
 from models.speech_lm import OFFSETS, ConditionConfig, SpeechLm, SpeechLmConfig
 from models.transformer_config import TransformerConfig
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
+from tts_spec.speculate.early_exit import EarlyExitDrafter
 from tts_spec.speculate.lookahead import LookaheadDrafter
 from tts_spec.speculate.medusa import MedusaDrafter
 from tts_spec.speculate.round import Draft, Drafter, Round, StreamState, legal_prefix, speculative_round
@@ -204,6 +207,27 @@ def medusa_drafter(script: Script, sampler: Sampler, small: LmStream, target: Lm
     return MedusaDrafter(small_medusa(target.batch.lm), script, sampler)
 
 
+@functools.cache
+def small_exit(target: SpeechLm) -> PackedExit:
+    """A random exit after the first of the target's layers."""
+    torch.manual_seed(4)
+    width = target.config.transformer.width
+    head = ExitHead(ExitConfig(width, layers=1, hidden=width))
+    nn.init.normal_(head.gate_up.weight, std=width**-0.5)
+    nn.init.normal_(head.down.weight, std=width**-0.5)
+    return PackedExit(head.to(target.tokens.weight.dtype), target)
+
+
+def exit_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
+    leaves = ExitBatch(target.batch, small_exit(target.batch.lm)).open(target)
+    return EarlyExitDrafter(leaves, script, sampler, likely_enough=0.0)
+
+
+def sure_exit_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
+    leaves = ExitBatch(target.batch, small_exit(target.batch.lm)).open(target)
+    return EarlyExitDrafter(leaves, script, sampler)
+
+
 def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> Drafter:
     return ModelDrafter(small, script, Sampler(sampler.options, sampler.vocabulary, seed=999_983))
 
@@ -326,6 +350,8 @@ DRAFTERS: dict[str, MakeDrafter] = {
     "lookahead": lookahead_drafter,
     "feature": feature_drafter,
     "medusa": medusa_drafter,
+    "early-exit": exit_drafter,
+    "early-exit while sure": sure_exit_drafter,
     "random ids": RandomIdDrafter,
     "random legal": RandomLegalDrafter,
 }

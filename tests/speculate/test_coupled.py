@@ -25,7 +25,13 @@ from tts_spec.speculate.sampling import SamplingOptions
 
 GAMMAS = (1, 2, 4, 7, 15)
 TEMPERATURES = (0.0, 0.7, 1.0)
-BY_THE_TARGET = ("model", "feature", "medusa")  # drafters that use its states or its cache, and one that does not
+BY_THE_TARGET = (
+    "model",
+    "feature",
+    "medusa",
+    "early-exit",
+    "early-exit while sure",
+)  # drafters that use its states or its cache, and one that does not
 SENTENCES = 14  # x 15 combinations = 210
 
 

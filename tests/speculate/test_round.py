@@ -21,7 +21,6 @@ from tests.speculate.streams import (
     run,
     small_lm,
 )
-from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.round import StreamState, legal_prefix, speculative_round
 from tts_spec.speculate.sampling import HISTORY, Sampler, SamplingOptions
 from tts_spec.speculate.script import Script
@@ -29,13 +28,13 @@ from tts_spec.speculate.script import Script
 OPTIONS = SamplingOptions(0.9, repetition_penalty=1.2)
 
 
-@pytest.mark.parametrize("with_model", [False, True])
-def test_called_twice_on_a_state_it_gives_the_same(with_model: bool) -> None:
+@pytest.mark.parametrize("name", ["none", "model", "medusa", "early-exit"])
+def test_called_twice_on_a_state_it_gives_the_same(name: str) -> None:
     text = random_text(random.Random(1), 12)
     target, small = lm_stream(small_lm()), lm_stream(small_lm(width=32, layers=1, seed=2))
     script, sampler = Script.empty(VOCABULARY), Sampler(OPTIONS, VOCABULARY, 3)
     text.append_to(script, (target, small), len(text.caps))
-    drafter = ModelDrafter(small, script, sampler) if with_model else NoDrafter()
+    drafter = DRAFTERS[name](script, sampler, small, target)
     state = StreamState()
     while not script.waits(state.script):
         first = speculative_round(target, drafter, script, sampler, state, 6)
@@ -100,7 +99,7 @@ def assert_equals_fresh_prefill(outcome: Outcome, text_windows: list[list[int]],
 
 
 @pytest.mark.parametrize("gamma", [1, 5, 15])
-@pytest.mark.parametrize("drafter", ["model", "random legal"])
+@pytest.mark.parametrize("drafter", ["model", "random legal", "medusa", "early-exit", "early-exit while sure"])
 def test_cache_after_rollbacks_equals_a_fresh_prefill(gamma: int, drafter: str) -> None:
     """At the end of a stream of many windows, and on the way."""
     rng = random.Random(gamma)

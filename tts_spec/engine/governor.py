@@ -20,6 +20,7 @@ MOST = 7  # drafts of a round the governor goes up to
 LOOK_EVERY = 64  # rounds after which one session drafts once even if that did not pay: acceptance may have changed
 MEMORY = 0.98  # of running means
 SLOWEST_FIRST_S = 0.5  # what took longer was not the engine's doing, or it is no use to know by how much
+EXIT = "early-exit"
 PLAIN_DRAFT_S = {"lookahead": 0.00002, "medusa": 0.0001}  # a draft of one session
 PHONEMES_PER_S = 14.0  # of speech; each is one ADVANCE
 
@@ -32,7 +33,7 @@ class Governor:
         self._most = max(MOST, manifest.default_gamma)
         self._target = LinearCost(0.002, 0.0003)
         # Seconds of a draft for a batch; those that are no pass of a language model are not seen by ``observe_pass``.
-        self._drafters = {name: LinearCost(0.0004, 0.00005) for name in manifest.drafters}
+        self._drafters = {name: LinearCost(0.0004, 0.00005) for name in (*manifest.drafters, EXIT)}
         self._drafters |= {name: LinearCost(0.0, cost_s) for name, cost_s in PLAIN_DRAFT_S.items()}
         self._acceptance = {name: Acceptance() for name in manifest.drafter_names if name != "none"}
         self._step = LinearCost(0.0001, 0.0001)  # seconds of a session's round beside all passes, by its drafts

@@ -21,6 +21,7 @@ from tts_spec.engine.scheduler import RAMP
 from tts_spec.engine.together import SharedNetworks
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
+from tts_spec.speculate.early_exit import EarlyExitDrafter
 from tts_spec.speculate.lookahead import LookaheadDrafter
 from tts_spec.speculate.medusa import MedusaDrafter
 from tts_spec.speculate.ratio import ratio_round
@@ -65,9 +66,12 @@ class SpeechStream:
         self._target = networks.target.open(plan.voice_weights, plan.speed)
         self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
-        self._drafter: NoDrafter | ModelDrafter | MedusaDrafter | LookaheadDrafter = NoDrafter()
+        self._drafter: NoDrafter | ModelDrafter | EarlyExitDrafter | MedusaDrafter | LookaheadDrafter = NoDrafter()
         if plan.drafter == "lookahead":
             self._drafter = LookaheadDrafter(self._script)
+        elif plan.drafter == "early-exit":
+            assert networks.early_exit is not None
+            self._drafter = EarlyExitDrafter(networks.early_exit.open(self._target), self._script, self._sampler)
         elif plan.drafter == "medusa":
             assert bundle.medusa is not None
             self._drafter = MedusaDrafter(bundle.medusa, self._script, self._sampler)

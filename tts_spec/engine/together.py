@@ -17,6 +17,7 @@ import greenlet
 
 from models.bundle import Bundle
 from models.codec.codec import Codec, Codes, Pcm
+from models.exit_stream import ExitBatch
 from models.lm_stream import LmBatch, Logits, Request
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class PassRecord:
 class _Wish:
     """What a step waits for: logits of its request, or the PCM of codes."""
 
-    place: SharedBatch | SharedCodec
+    place: SharedBatch | SharedExit | SharedCodec
     request: Request | tuple[Codes, Any]
 
 
@@ -55,6 +56,22 @@ class SharedBatch(LmBatch):
 
     def forward(self, requests: Sequence[Request]) -> list[Logits]:
         """See ``LmBatch.forward``."""
+        if not _inside():
+            return super().forward(requests)
+        return [_ask(_Wish(self, request)) for request in requests]
+
+    def serve(self, requests: Sequence[Request]) -> list[Logits]:
+        """One pass for all."""
+        return super().forward(requests)
+
+
+class SharedExit(ExitBatch):
+    """An ``ExitBatch`` of the target, likewise."""
+
+    name = "early-exit"
+
+    def forward(self, requests: Sequence[Request]) -> list[Logits]:
+        """See ``ExitBatch.forward``."""
         if not _inside():
             return super().forward(requests)
         return [_ask(_Wish(self, request)) for request in requests]
@@ -94,6 +111,7 @@ class SharedNetworks:
         self.drafters = {name: SharedBatch(lm, slots) for name, lm in bundle.drafters.items()}
         for name, batch in self.drafters.items():
             batch.name = name
+        self.early_exit = SharedExit(self.target, bundle.early_exit) if bundle.early_exit is not None else None
         self.codec = SharedCodec(bundle.codec)
 
     @property

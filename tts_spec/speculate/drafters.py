@@ -6,6 +6,7 @@ Knows the stream's state and a small model; knows nothing of the target.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -49,37 +50,21 @@ class NoDrafter:
         return []
 
 
-class ModelDrafter:
-    """A small language model of the same stream, under the target's own noise, that extends the recycled tail.
+class LineDrafter(ABC):
+    """Extends the recycled tail by a line of guesses, one after another, under the target's own noise, with second choices beside it.
 
-    The tail (the target's samples past the last mismatch) is taken as it is while legal, and the model only adds what is missing, one
-    pass a decision. Inside a frame the tail is left alone: behind a wrong token it is worse than the model.
-    Its cache may lag behind the stream: what it has not seen is fed before it drafts.
+    The tail (the target's samples past the last mismatch) is taken as it is while legal. Inside a frame it is left alone: behind a wrong
+    token it is worse than the drafter.
     """
 
-    def __init__(
-        self,
-        model: ConditionedSource,
-        script: Script,
-        sampler: Sampler,
-        *,
-        tell: Callable[[Floats, int], Floats] | None = None,
-        likely_enough: float = LIKELY_ENOUGH,
-    ) -> None:
-        """``tell``: ``SpeechLm.told`` of a model that is told the states in which the target made the decisions of the last round.
-        ``likely_enough``: a line goes on while it is right with at least this chance; 0 = to the end."""
-        self.name = "model" if tell is None else "feature"
-        self._likely_enough = likely_enough
-        self._tell = tell
-        self._model = model
+    def __init__(self, script: Script, sampler: Sampler, likely_enough: float) -> None:
+        """``likely_enough``: a line goes on while it is right with at least this chance; 0 = to the end."""
         self._script = script
         self._sampler = sampler
-        self._base = 0  # stream position of the cache's first
-        self._valid = 0  # stream position up to which the cache surely holds committed inputs
-        self._fed: list[StreamInput] = []  # what it holds from ``_valid`` on; drafts among it may have been rejected
+        self._likely_enough = likely_enough
 
     def propose(self, state: StreamState, count: int) -> Draft:
-        """The tail where it begins a frame, then the model's own decisions, while the line is likely enough to be right so far; beside
+        """The tail where it begins a frame, then the drafter's own decisions, while the line is likely enough to be right so far; beside
         those it is least sure of, its second choice, if it may still propose more."""
         drafts = legal_prefix(self._script, state, state.tail[:count]) if state.script.due == 0 else []
         right = TAIL_RIGHT ** len(drafts)
@@ -99,7 +84,7 @@ class ModelDrafter:
         return Draft(decisions, [*range(-1, len(line) - 1), *(place - 1 for _, place, _ in worth)])
 
     def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
-        """The model's own decisions under noise of their own, each with the probabilities it was drawn from."""
+        """Its own decisions under noise of their own, each with the probabilities it was drawn from."""
         uniforms = self._sampler.uniform.of_round(Use.DRAFT, state.position, count)
         odds: list[Distribution] = []
 
@@ -111,6 +96,7 @@ class ModelDrafter:
 
         return list(zip(self._extend(state, [], count, choose, lambda: True), odds, strict=True))
 
+    @abstractmethod
     def _extend(
         self,
         state: StreamState,
@@ -119,7 +105,39 @@ class ModelDrafter:
         choose: Callable[[Row, StreamState], int],
         worth_it: Callable[[], bool],
     ) -> list[int]:
-        """``drafts`` and what ``choose`` makes of the model's logits after them, up to ``count`` in all and while ``worth_it``."""
+        """``drafts`` and what ``choose`` makes of the logits after them, up to ``count`` in all and while ``worth_it``."""
+
+
+class ModelDrafter(LineDrafter):
+    """A small language model of the same stream. Its cache may lag behind: what it has not seen is fed before it drafts."""
+
+    def __init__(
+        self,
+        model: ConditionedSource,
+        script: Script,
+        sampler: Sampler,
+        *,
+        tell: Callable[[Floats, int], Floats] | None = None,
+        likely_enough: float = LIKELY_ENOUGH,
+    ) -> None:
+        """``tell``: ``SpeechLm.told`` of a model that is told the states in which the target made the decisions of the last round."""
+        super().__init__(script, sampler, likely_enough)
+        self.name = "model" if tell is None else "feature"
+        self._tell = tell
+        self._model = model
+        self._base = 0  # stream position of the cache's first
+        self._valid = 0  # stream position up to which the cache surely holds committed inputs
+        self._fed: list[StreamInput] = []  # what it holds from ``_valid`` on; drafts among it may have been rejected
+
+    def _extend(
+        self,
+        state: StreamState,
+        drafts: list[int],
+        count: int,
+        choose: Callable[[Row, StreamState], int],
+        worth_it: Callable[[], bool],
+    ) -> list[int]:
+        """See ``LineDrafter``; one pass a decision."""
         script = self._script
         states = [state]
         for draft in drafts:
