@@ -204,7 +204,7 @@ def distillation_loss(
             p = (book_logits(target, normed, rows, book)[0] / temperature).softmax(-1)
         for each in all_guesses:
             log_q = (book_logits(each.heads, each.hidden, rows, book)[0] / temperature).log_softmax(-1)
-            likely = torch.maximum(p, log_q.detach().exp()).topk(LIKELIEST, dim=-1).indices
+            likely = torch.maximum(p, log_q.detach().exp()).topk(min(LIKELIEST, p.shape[-1]), dim=-1).indices
             match = coupled_match(p.gather(-1, likely), log_q.gather(-1, likely).exp())
             kl = each.kind in by_kl
             loss = F.kl_div(log_q.clamp(min=-30), p, reduction="sum") if kl else -match.clamp(min=1e-3).log().sum()
