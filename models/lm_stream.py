@@ -299,7 +299,9 @@ class LmBatch:
 
         Torch's operators round rows that are cut otherwise in another way: there all rows go through all layers.
         """
-        layers, states = 0, []
+        layers, states = 0, list[Floats]()
+        if all(request.stream.begun is None for request in requests):
+            return layers, states
         for request in requests:
             begun, request.stream.begun = request.stream.begun, None
             if begun is not None and begun.is_in(request) and self.packed is not None:

@@ -1,6 +1,6 @@
 """Packs trained checkpoints into a bundle.
 
-    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTERS_CKPT OUT
+    python -m models.training.bundle PACKED CODEC_CKPT TARGET_CKPT DRAFTERS_CKPT... OUT
 
 Caps of phonemes come from the corpus: half as long again as the longest seen, at least 12 frames.
 """
@@ -52,15 +52,15 @@ def bundle(
     packed: Path,
     codec: Path,
     target: Path,
-    drafters: Path,
+    drafters: list[Path],
     out: Path,
     default_drafter: str = "model",
     gamma: int = 8,
     temperature: float = 0.5,
 ) -> None:
-    """Write the bundle."""
+    """Write the bundle. Of a kind that several checkpoints of drafters have, the last one's is taken."""
     large = load_target(target)
-    small = load_drafters(drafters, large)
+    small = {kind: each for path in drafters for kind, each in load_drafters(path, large).items()}
     whole = load_codec(codec)
     manifest = Manifest(
         format=FORMAT,
