@@ -17,7 +17,8 @@ from tts_spec.engine.together import PassRecord
 from tts_spec.types import SpeakOptions
 
 MOST = 7  # drafts of a round the governor goes up to
-LOOK_EVERY = 64  # rounds after which one session drafts once even if that did not pay: acceptance may have changed
+LOOK_EVERY = 256  # rounds after which one session drafts once even if that did not pay: acceptance may have changed
+DECIDE_EVERY = 16  # rounds for which a decision stands
 MEMORY = 0.98  # of running means
 SLOWEST_FIRST_S = 0.5  # what took longer was not the engine's doing, or it is no use to know by how much
 EXIT = "early-exit"
@@ -49,7 +50,10 @@ class Governor:
         self._passes_s = self._codec_s = 0.0  # of this round
         self._busy = Ratio(0.0, 1.0)  # tokens in each second of rounds
         self._rounds = self._look_at = 0
-        self._best: dict[tuple[str, int], int] = {}  # gamma by drafter and batch, as long as nothing new is known
+        self._best: dict[
+            tuple[str, int], int
+        ] = {}  # gamma by drafter and batch, decided since DECIDE_EVERY rounds at most
+        self._loads: dict[int, float] = {}  # by sessions, likewise
         self._totals = dict.fromkeys(("rounds_total", "tokens_total", "drafted_total", "accepted_total"), 0.0)
         self._means: dict[str, float] = {}
 
@@ -66,8 +70,11 @@ class Governor:
         """See ``Costs.load``; with the bundle's own drafter and the gamma that is best at this number."""
         if not sessions:
             return 0.0
-        gamma = self._best_gamma(self._default, sessions) if self._default != "none" else 0
-        return self._costs[self._default].load(sessions, gamma, self._tokens.value, self._codec.value)
+        if sessions not in self._loads:
+            gamma = self._best_gamma(self._default, sessions) if self._default != "none" else 0
+            costs = self._costs[self._default]
+            self._loads[sessions] = costs.load(sessions, gamma, self._tokens.value, self._codec.value)
+        return self._loads[sessions]
 
     def first_audio_s(self, sessions: int) -> float:
         """See ``Costs.first_audio_s``."""
@@ -89,7 +96,9 @@ class Governor:
     def observe_round(self, streams: Sequence[SpeechStream], seconds: float, audio_s: float) -> None:
         """Every one of ``streams`` has done a step; all took ``seconds`` and gave ``audio_s`` of audio."""
         self._rounds += 1
-        self._best.clear()
+        if self._rounds % DECIDE_EVERY == 0:
+            self._best.clear()
+            self._loads.clear()
         tokens = rounds = drafted = 0
         for stream in streams:
             done = stream.take_round()
