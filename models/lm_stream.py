@@ -217,6 +217,8 @@ class LmBatch:
             self.cache.rewind(request.stream.slot, request.start)
             if request.parents is not None and len(request.inputs) > MAX_ROWS:
                 raise ValueError(f"a tree of {len(request.inputs)} inputs; allowed: {MAX_ROWS}")
+        if len(requests) == 1 and len(requests[0].inputs) <= MAX_ROWS:
+            return self._pass(requests)
         in_order = sorted(requests, key=lambda request: request.stream.slot)
         if max(len(request.inputs) for request in requests) <= MAX_ROWS:
             made = dict(zip((request.stream.slot for request in in_order), self._pass(in_order), strict=True))

@@ -211,9 +211,10 @@ class PackedTransformer:
     ) -> None:
         """Layers ``first`` to ``last`` - 1 of the rows that are not ``begun`` (by slot that has rows; empty = none is)."""
         used = [slot for slot, count in enumerate(counts) if count]
+        starts, numbers = [cache.lengths[slot] for slot in used], [counts[slot] for slot in used]
+        slots = np.array([used, starts, numbers, begun if begun else [0] * len(used)])
         run_pass(
-            x, np.array(used), np.array([cache.lengths[slot] for slot in used]), np.array([counts[slot] for slot in used]),
-            np.array(begun if begun else [0] * len(used)), NO_PARENTS if parents is None else np.array(parents),
+            x, slots[0], slots[1], slots[2], slots[3], NO_PARENTS if parents is None else np.array(parents),
             self.config.window, self._frequencies, first, last, self._weights, self.pairs, self._norms, self._biases,
             self._head_norms, self._eps, self.config.hidden, self.config.heads, cache.keys, cache.values,
             np.array(taps, np.int64), states,

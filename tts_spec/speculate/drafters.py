@@ -27,7 +27,7 @@ Row = npt.NDArray[np.float32]  # [codebook_size + 2] logits of one position
 LIKELY_ENOUGH = 0.5
 TAIL_RIGHT = 0.6  # chance of a recycled sample
 RIVAL_RIGHT = 0.4  # chance of the second choice where the first is wrong
-RIVAL_WORTH = 0.2  # chance at which a second choice is worth its row
+RIVAL_WORTH = 0.16  # chance at which a second choice is worth its row
 
 
 def chance(margin: float) -> float:
