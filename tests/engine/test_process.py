@@ -163,12 +163,32 @@ class Stuck:
     def close(self) -> None: ...
 
 
+class Calm(Stuck):
+    """One that has nothing to do."""
+
+    stuck_s = 0.0
+
+
 def test_a_process_that_hangs_is_killed_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
     engine = ProcessEngine(EngineSetup(), Stuck, hang_s=0.3)
     try:
         first = engine.pid
         assert happens(lambda: engine.ready and engine.pid != first)
         assert "no sign of life" in caplog.text
+    finally:
+        engine.close()
+
+
+def test_a_process_that_was_only_stopped_for_a_while_goes_on() -> None:
+    engine = ProcessEngine(EngineSetup(), Calm, hang_s=0.7)
+    try:
+        pid = engine.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.0)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(1.5)
+        assert (engine.pid, engine.metrics()["restarts_total"]) == (pid, 0)
     finally:
         engine.close()
 
