@@ -22,8 +22,9 @@ from tts_spec.types import SpeakOptions, SpeechError
 log = logging.getLogger(__name__)
 
 START_WITHIN_S = 300.0  # the first start on a machine compiles
-HANG_S = 20.0  # no sign of life for so long: killed
-GRACE_S = 1.0  # unless one comes now: when the machine stood still, we wake up first and the process is well
+HANG_S = (
+    10.0  # no sign of life for so long, twice: killed. Once may be a machine that stood still, where we wake up first
+)
 CLOSE_WITHIN_S = 2.0
 RESTART_MS = 4000  # what a client is told while there is no process
 PAUSES_S = (0.0, 1.0, 5.0)  # before a start, by how many in a row have failed
@@ -190,7 +191,7 @@ class ProcessEngine:
         sender.start()
         warm = False
         try:
-            while ours.poll(self._hang_s if warm else START_WITHIN_S) or ours.poll(GRACE_S):
+            while any(ours.poll(self._hang_s if warm else START_WITHIN_S) for _ in range(2)):
                 warm = self._take(*ours.recv()) or warm
             self._failure = "it gave no sign of life"
         except (EOFError, OSError):
