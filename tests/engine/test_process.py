@@ -180,14 +180,14 @@ def test_a_process_that_hangs_is_killed_and_replaced(caplog: pytest.LogCaptureFi
 
 
 def test_a_process_that_was_only_stopped_for_a_while_goes_on() -> None:
-    engine = ProcessEngine(EngineSetup(), Calm, hang_s=0.7)
+    engine = ProcessEngine(EngineSetup(), Calm, hang_s=1.5)
     try:
         pid = engine.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(1.0)
+        time.sleep(2.0)
         os.kill(pid, signal.SIGCONT)
-        time.sleep(1.5)
+        time.sleep(2.0)
         assert (engine.pid, engine.metrics()["restarts_total"]) == (pid, 0)
     finally:
         engine.close()
