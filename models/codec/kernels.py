@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from models.codec.source import BINS, HOP, NOISE_PERIOD, SAMPLE_RATE, WINDOW
+from models.exponential import FAST, LEAST, LOG2_E, two_to_rest, two_to_whole
 from models.products import BLOCK, Floats, Words, product
 
 Ints = npt.NDArray[np.int64]
@@ -29,17 +30,13 @@ ENTER_PAST, PAST = 2, 6  # inputs that the first convolution and those of the bl
 OVERLAP = WINDOW - HOP
 CLOCK = 3  # numbers of a source's clock: cycles at the last frame's centre, its F0 in Hz (0 = unvoiced), frames so far
 
-# Sums may be split into vector lanes: the same way every time, for the split depends on a row's own length alone.
-_FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 # Division as NumPy does it ("error_model"): Python's check for zero would keep a loop from being vectorised.
-_LOG2_E = np.float32(math.log2(math.e))
 _SQRT_HALF = np.float32(math.sqrt(0.5))
 _INVERSE_PI = np.float32(1 / math.pi)
 _EPS = np.float32(1e-5)  # of a LayerNorm
 _LOG2_150 = 7.23
 
 # Taylor series in x or x^2, highest power first, to less than float32's rounding for x in [-1/2, 1/2].
-_EXP2 = tuple(np.float32(math.log(2) ** k / math.factorial(k)) for k in range(7, -1, -1))
 _SIN = tuple(np.float32((-1) ** (k // 2) * math.pi**k / math.factorial(k)) for k in range(13, 0, -2))
 _COS = tuple(np.float32((-1) ** (k // 2) * math.pi**k / math.factorial(k)) for k in range(14, -1, -2))
 # erf(x) = x P(x^2) / Q(x^2) for x in [-4, 4], as in Eigen and XLA.
@@ -71,28 +68,21 @@ def _clock_at(address: int) -> Doubles:
     return made
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True)
-def _exp2(x: np.float32) -> np.float32:
-    """2^x for -1/2 <= x <= 1/2; vectorisable, unlike a call of exp."""
-    c = _EXP2
-    return ((((((c[0] * x + c[1]) * x + c[2]) * x + c[3]) * x + c[4]) * x + c[5]) * x + c[6]) * x + c[7]
-
-
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True)
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True)
 def _sin_pi(x: np.float32) -> np.float32:
     """sin(pi x) for -1/2 <= x <= 1/2."""
     c, y = _SIN, x * x
     return ((((((c[0] * y + c[1]) * y + c[2]) * y + c[3]) * y + c[4]) * y + c[5]) * y + c[6]) * x
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True)
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True)
 def _cos_pi(x: np.float32) -> np.float32:
     """cos(pi x) for -1/2 <= x <= 1/2."""
     c, y = _COS, x * x
     return ((((((c[0] * y + c[1]) * y + c[2]) * y + c[3]) * y + c[4]) * y + c[5]) * y + c[6]) * y + c[7]
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True)
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True)
 def _erf(x: np.float32) -> np.float32:
     x = min(max(x, np.float32(-4)), np.float32(4))
     p, q, y = _P, _Q, x * x
@@ -100,7 +90,7 @@ def _erf(x: np.float32) -> np.float32:
     return x * upper / ((((q[0] * y + q[1]) * y + q[2]) * y + q[3]) * y + q[4])
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def gelu(x: Floats, bias: Floats) -> None:
     """The first ``len(bias)`` columns of ``x`` [N, at least that]: GELU of them plus ``bias``, in place (Hendrycks and Gimpel 2016)."""
     for n in range(x.shape[0]):
@@ -110,7 +100,7 @@ def gelu(x: Floats, bias: Floats) -> None:
             row[i] = np.float32(0.5) * value * (np.float32(1) + _erf(value * _SQRT_HALF))
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def layer_norm(x: Floats, scale: Floats, shift: Floats, out: Floats) -> None:
     """``out`` [N, C] = LayerNorm of ``x`` [N, C] (Ba et al. 2016); the two may be the same."""
     width = len(scale)
@@ -128,7 +118,7 @@ def layer_norm(x: Floats, scale: Floats, shift: Floats, out: Floats) -> None:
             made[i] = (row[i] - mean) * factor * scale[i] + shift[i]
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def depthwise(padded: Floats, weight: Floats, bias: Floats, out: Floats) -> None:
     """``out`` [T, C] = causal depthwise convolution of ``padded`` [PAST + T, C], ``weight`` [PAST + 1, C]."""
     for t in range(out.shape[0]):
@@ -140,7 +130,7 @@ def depthwise(padded: Floats, weight: Floats, bias: Floats, out: Floats) -> None
             row[i] = early + weight[3, i] * d[i] + weight[4, i] * e[i] + weight[5, i] * f[i] + weight[6, i] * g[i]
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def add_scaled(x: Floats, made: Floats, bias: Floats, scale: Floats) -> None:
     """``x`` [N, C] += ``scale`` (``made`` [N, at least C] + ``bias``)."""
     for n in range(x.shape[0]):
@@ -231,7 +221,7 @@ def enter(
     return made[:, : len(bias)] + bias
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def dirichlet(phase: np.float32, f0: np.float32, slope: np.float32, chirp: Floats, window: Floats, out: Floats) -> None:
     """``out`` [WINDOW] = windowed sum of all harmonics below Nyquist with unit power; see ``HarmonicSource``."""
     rise, bend = chirp[0], chirp[1]
@@ -295,7 +285,7 @@ def source(
     return pitch
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def _dot(row: Floats, weight: Floats) -> np.float32:
     """``row`` [C] times ``weight`` [C + 1], the last of it the bias."""
     total = np.float32(0)
@@ -318,19 +308,19 @@ def filters(x: Floats, norm: Floats, head: Words, bias: Floats, pairs: bool) -> 
     return made
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def _exponentials(x: Floats, powers: Bits, as_float: Floats) -> None:
     """exp(min(x, 6)) in place; ``as_float`` is the scratch ``powers`` seen as float32."""
     for i in range(len(x)):
-        y = max(min(x[i], np.float32(6)) * _LOG2_E, np.float32(-126))
-        whole = np.floor(y + np.float32(0.5))
-        powers[i] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-        x[i] = _exp2(y - whole)
+        y = max(min(x[i], np.float32(6)) * LOG2_E, LEAST)
+        whole = np.floor(y)
+        powers[i] = two_to_whole(whole)
+        x[i] = two_to_rest(y - whole)
     for i in range(len(x)):
         x[i] *= as_float[i]
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True, inline="never")
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True, inline="never")
 def _filter(made: Floats, noise: Floats, spectrum: Floats) -> None:
     """One row of ``shape``."""
     for i in range(BINS):
@@ -356,7 +346,7 @@ def shape(made: Floats, noise: Floats, frames: Ints, spectra: Floats) -> None:
         _filter(made[n], noise[frames[n] % NOISE_PERIOD], spectra[n])
 
 
-@numba.njit(fastmath=_FAST, error_model="numpy", cache=True, nogil=True)
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True)
 def overlap_add(frames: Floats, window: Floats, counts: Ints, overlaps: Ints) -> Floats:
     """``frames`` [N, WINDOW] -> samples [HOP N]; ``overlaps``: address of each stream's OVERLAP samples not yet final, moved on."""
     samples = np.empty(frames.shape[0] * HOP, np.float32)
