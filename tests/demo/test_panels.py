@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 
@@ -94,7 +95,7 @@ async def test_a_comparison_that_fails_is_told_in_words_and_escape_stops_one(
         await expect(button).to_have_text("Compare")
         await expect(demo.page.get_by_role("alert")).to_be_hidden()
         await expect(demo.page.locator("#comparison")).to_be_hidden()
-    assert fake.active == 0
+    assert await asyncio.to_thread(fake.wait_for, lambda: fake.active == 0)
 
 
 async def test_on_a_phone_everything_can_be_touched(browser: Browser, fake: FakeEngine) -> None:
