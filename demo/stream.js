@@ -50,7 +50,9 @@ export class Stream {
   cancel() {
     if (!this.over) this.say({ type: "cancel" });
     this.over = true;
-    this.socket.close();
+    // A socket closed while it connects is an error in the browser's console.
+    if (this.socket.readyState === WebSocket.CONNECTING) this.socket.onopen = () => this.socket.close();
+    else this.socket.close();
   }
 
   say(message) {
