@@ -22,12 +22,14 @@ from models.training.dataset import UNIT
 from models.training.encode import load_codec
 from models.training.target import VOICES
 from models.training.teacher import Teacher, phonemise
+from tts_spec.synthesizer import DTYPES
 
 
-def main(checkpoint: Path, n: int = 20, save_to: Path | None = None) -> None:
-    """Score ``n`` clips, voices in turn; with ``save_to`` also write both versions of the first ten as WAV."""
+def main(checkpoint: Path, n: int = 20, save_to: Path | None = None, dtype: str = "bfloat16") -> None:
+    """Score ``n`` clips, voices in turn; with ``save_to`` also write both versions of the first ten as WAV. ``dtype``: a bundle's arithmetic,
+    float32 or bfloat16, as it is used where the processor has it."""
     codec = (
-        load(checkpoint, torch.device("cpu"), torch.float32).codec if checkpoint.is_dir() else load_codec(checkpoint)
+        load(checkpoint, torch.device("cpu"), DTYPES[dtype]).codec if checkpoint.is_dir() else load_codec(checkpoint)
     )
     teacher = Teacher.load()
     words = {"teacher": Errors(), "codec": Errors()}
