@@ -26,7 +26,7 @@ from tts_spec.synthesizer import DTYPES
 
 
 def main(checkpoint: Path, n: int = 20, save_to: Path | None = None, dtype: str = "bfloat16") -> None:
-    """Score ``n`` clips, voices in turn; with ``save_to`` also write both versions of the first ten as WAV. ``dtype``: a bundle's arithmetic,
+    """Score ``n`` clips, voices in turn; with ``save_to`` also write both versions of the first ten as WAV. ``dtype``: of a bundle,
     float32 or bfloat16, as it is used where the processor has it."""
     codec = (
         load(checkpoint, torch.device("cpu"), DTYPES[dtype]).codec if checkpoint.is_dir() else load_codec(checkpoint)
