@@ -131,3 +131,24 @@ def test_work_beside_the_passes_counts_by_drafts_and_the_codec_by_audio(tiny: Sy
         options, made, 1
     )  # the codec's work is the same with and without
     assert slow.load(1) > cheap.load(1) + 0.5
+
+
+def test_slow_first_passes_do_not_stop_an_engine_from_drafting(tiny: Synthesizer) -> None:
+    """What it took them for, at many times a draft's cost, kept a voice's whole gain idle: it looks again only every ``LOOK_EVERY`` rounds."""
+    manifest, options = replace(tiny.bundle.manifest, default_drafter="model"), SpeakOptions()
+    governor, chosen = Governor(manifest, 40.0), plan(manifest, options)
+    for n in range(LOOK_EVERY - 2):
+        gamma = governor.gamma(options, chosen, 1)
+        drafts = min(gamma, 3)
+        slow = 0.005 if n < 4 else 0.0  # kernels are loaded, caches are cold
+        for _ in range(drafts):
+            governor.observe_pass(PassRecord("model", 1, 1, 0.00009 + slow))
+        target_s = 0.0005 + 0.0001 * drafts + slow
+        governor.observe_pass(PassRecord("target", 1, drafts + 1, target_s))
+        done = SimpleNamespace(
+            drafted=drafts, longest=drafts, accepted=min(drafts, 2), decisions=[0] * (min(drafts, 2) + 1)
+        )
+        stream = SimpleNamespace(take_round=lambda done=done: done, plan=chosen, gamma=gamma)
+        seconds = target_s + drafts * (0.00009 + slow) + 0.0001 + 0.00003 * drafts
+        governor.observe_round([cast(Any, stream)], seconds, 1 / 175)
+    assert governor.gamma(options, chosen, 1) > 0

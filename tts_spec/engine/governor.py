@@ -20,6 +20,7 @@ MOST = 7  # drafts of a round the governor goes up to
 LOOK_EVERY = 256  # rounds after which one session drafts once even if that did not pay: acceptance may have changed
 DECIDE_EVERY = 16  # rounds for which a decision stands
 MEMORY = 0.98  # of running means
+PRIOR_RIGHT = 0.7  # of drafts not seen yet: who starts out drafting soon knows better, who does not hardly ever does
 SLOWEST_FIRST_S = 0.5  # what took longer was not the engine's doing, or it is no use to know by how much
 EXIT = "early-exit"
 PLAIN_DRAFT_S = {"lookahead": 0.00002, "medusa": 0.0001}  # a draft of one session
@@ -32,12 +33,12 @@ class Governor:
     def __init__(self, manifest: Manifest, frames_per_s: float) -> None:
         self._default = manifest.default_drafter
         self._most = max(MOST, manifest.default_gamma)
-        self._target = LinearCost(0.002, 0.0003)
+        self._target = LinearCost(0.0005, 0.0001)
         # Seconds of a draft for a batch; those that are no pass of a language model are not seen by ``observe_pass``.
-        self._drafters = {name: LinearCost(0.0004, 0.00005) for name in (*manifest.drafters, EXIT)}
+        self._drafters = {name: LinearCost(0.00008, 0.00001) for name in (*manifest.drafters, EXIT)}
         self._drafters |= {name: LinearCost(0.0, cost_s) for name, cost_s in PLAIN_DRAFT_S.items()}
-        self._acceptance = {name: Acceptance() for name in manifest.drafter_names if name != "none"}
-        self._step = LinearCost(0.0001, 0.0001)  # seconds of a session's round beside all passes, by its drafts
+        self._acceptance = {name: Acceptance(PRIOR_RIGHT) for name in manifest.drafter_names if name != "none"}
+        self._step = LinearCost(0.0001, 0.00003)  # seconds of a session's round beside all passes, by its drafts
         self._costs = {
             name: RoundCosts(self._target, self._drafters[name], self._step, self._acceptance[name])
             for name in self._acceptance
