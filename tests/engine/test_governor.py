@@ -134,7 +134,7 @@ def test_work_beside_the_passes_counts_by_drafts_and_the_codec_by_audio(tiny: Sy
 
 
 def test_slow_first_passes_do_not_stop_an_engine_from_drafting(tiny: Synthesizer) -> None:
-    """What it took them for, at many times a draft's cost, kept a voice's whole gain idle: it looks again only every ``LOOK_EVERY`` rounds."""
+    """What it took them for, at many times a draft's cost, kept the whole gain idle: it looks again only every ``LOOK_EVERY`` rounds."""
     manifest, options = replace(tiny.bundle.manifest, default_drafter="model"), SpeakOptions()
     governor, chosen = Governor(manifest, 40.0), plan(manifest, options)
     for n in range(LOOK_EVERY - 2):
