@@ -30,10 +30,13 @@ month: January | February | March | April | May | June | July | August | Septemb
   December
 unit: meters | kilometers | miles | kilograms | pounds | litres | minutes | seconds | hours | percent |
   degrees
-short: Yes. | No. | Okay. | Sure. | Maybe. | Hello! | Thanks. | Really? | Exactly. | Sorry. | Why? | Never. |
-  Always. | Great! | Please. | Tomorrow. | Stop! | Of course. | Not yet. | I think so. | Good morning. | Good
-  night. | See you later. | No, thank you. | Yes, please. | Who is it? | What time is it? | Come in. | Let's
-  go! | I don't know. | That's right. | Never mind. | Not at all. | Well done! | Excuse me.
+short: Yes. | No. | Okay. | Sure. | Maybe. | Hello! | Thanks. | Really? | Exactly. | Sorry. | Why? |
+  Never. | Always. | Great! | Please. | Tomorrow. | Stop! | Of course. | Not yet. | I think so. | Good
+  morning. | Good night. | See you later. | Right. | Wrong! | Perfect. | Wait. | Nothing. | Everything. |
+  Who? | Where? | When? | How? | Left. | Fine. | Goodbye. | Hello. | Hi! | Absolutely. | Definitely not.
+  | Hardly. | Twelve. | Blue. | Me too. | Go on. | After you. | Hold on. | So what? | No, thank you. |
+  Yes, please. | Who is it? | What time is it? | Come in. | Let's go! | I don't know. | That's right. |
+  Never mind. | Not at all. | Well done! | Excuse me.
 """
 
 _TEMPLATES = (
@@ -75,7 +78,42 @@ _TEMPLATES = (
     "{name} was born on {month} {date}, {year}.",
     "Room {number} is on floor {small}.",
     "We waited {small} minutes, then another {number}.",
+    "My name is {name}, that is {spelled}.",
+    "It is spelled {spelled}, with {letter} at the end.",
+    "Press {letter} to {verb}, {letter} to {verb}, or {letter} to stop.",
+    "Call {phone} and ask for {name}.",
+    "You can reach {name} at {phone}, or at {mail}.",
+    "Please write to {mail} before {day}.",
+    "The form is at {site}, under {thing}s.",
+    "{short} {short}",
+    "{short} {name} has {past} the {thing}.",
+    "No, no, no, {name}, not the {quality} {thing}!",
+    "Very, very {quality}, and very, very {quality} too.",
+    "Go, go, go! {name} is already at {place}.",
+    "It was a {quality}, {quality}, {quality} {thing}.",
+    "{name} said, {small} times, that the {thing} was {quality}.",
+    "Dr. {name} and Mrs. {name} live at {number} St. Peter's Street.",
+    "Sales rose {decimal}%, to {bigmoney}, in {year}.",
+    "The bridge is {decimal} km long and {small} m wide.",
+    "Take {small} mg at {clock} {half}, and {small} more at {clock} {half}.",
+    "That is {small}/{small}, or about {decimal}%.",
+    "Gate {letter}{small}, seat {small}{letter}, flight {letter}{letter} {number}.",
+    "On {month} {date}, {year}, at {clock} {half}, {name} {past} {number} {thing}s for {money}.",
+    "Of all the {thing}s that {name} and {name} had {past} since {month}, when the {quality} {thing} was {past} at {place}, "
+    "only the {quality} one, which {name} had {past} for {money}, was ever {past} again.",
+    "First {verb} the {thing}, then {verb} the {thing}, and when {name} comes back from {place} on {day}, {verb} both of them, "
+    "unless they are too {quality} or too {quality} to {verb}, in which case you should call {name} at {place} before {clock} {half}.",
+    "If {name} is right, and the {thing} was {past} in {place} in {year}, then why, after {small} years, does nobody "
+    "know who {past} it, what it cost, or whether it was {quality} when it was {past}?",
 )
+
+
+@cache
+def _words() -> dict[str, list[str]]:
+    """``_WORDS`` as kind -> words."""
+    kinds = re.findall(r"^(\w+): (.*(?:\n  .*)*)", _WORDS, flags=re.MULTILINE)
+    return {kind: " ".join(words.split()).split(" | ") for kind, words in kinds}
+
 
 _NUMBERS: dict[str, Callable[[random.Random], str]] = {
     "date": lambda r: str(r.randint(1, 28)),
@@ -87,6 +125,21 @@ _NUMBERS: dict[str, Callable[[random.Random], str]] = {
     "money": lambda r: f"${r.randint(1, 2000)}.{r.randint(0, 99):02}",
     "clock": lambda r: f"{r.randint(1, 12)}:{r.choice((5, 10, 15, 20, 30, 40, 45, 50)):02}",
     "half": lambda r: r.choice(("am", "pm")),
+    "letter": lambda r: r.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    "spelled": lambda r: "-".join(r.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(r.randint(3, 7))),
+    "phone": lambda r: r.choice(
+        (
+            f"{r.randint(200, 999)}-{r.randint(1000, 9999)}",
+            f"({r.randint(200, 999)}) {r.randint(200, 999)}-{r.randint(1000, 9999)}",
+        )
+    ),
+    "mail": lambda r: (
+        f"{r.choice(_words()['name']).lower()}@{r.choice(_words()['quality'])}-{r.choice(_words()['thing'])}.com"
+    ),
+    "site": lambda r: (
+        f"{r.choice(_words()['thing'])}{r.choice(_words()['thing'])}.{r.choice(('com', 'org', 'net', 'co.uk'))}"
+    ),
+    "bigmoney": lambda r: f"${r.randint(1, 99)}.{r.randint(1, 9)} {r.choice(('million', 'billion'))}",
     "digits": lambda r: " ".join(str(r.randint(0, 9)) for _ in range(r.randint(3, 7))),
 }
 
@@ -103,10 +156,3 @@ def composed_sentences(count: int, seed: int) -> list[str]:
 
 def _fill(slot: str, rng: random.Random) -> str:
     return _NUMBERS[slot](rng) if slot in _NUMBERS else rng.choice(_words()[slot])
-
-
-@cache
-def _words() -> dict[str, list[str]]:
-    """``_WORDS`` as kind -> words."""
-    kinds = re.findall(r"^(\w+): (.*(?:\n  .*)*)", _WORDS, flags=re.MULTILINE)
-    return {kind: " ".join(words.split()).split(" | ") for kind, words in kinds}

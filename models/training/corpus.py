@@ -34,14 +34,14 @@ from tts_spec.types import SpeechError
 log = logging.getLogger("corpus")
 
 SHARD = 200  # utterances planned for a shard; a sentence without phonemes leaves a gap
-VOICES = "af_heart=0.36,am_michael=0.22,bf_emma=0.16,am_fenrir=0.13,bm_fable=0.13"
+VOICES = "af_heart=0.24,am_michael=0.17,bf_emma=0.14,af_bella=0.13,am_fenrir=0.10,bm_fable=0.11,bm_george=0.11"
 SOURCES = {  # share of each source of sentences
-    "examples": 0.35,
+    "examples": 0.31,
     "definitions": 0.12,
-    "addresses": 0.22,
+    "addresses": 0.20,
     "sqlite": 0.07,
     "postgres": 0.08,
-    "composed": 0.16,
+    "composed": 0.22,
 }
 _HELD_OUT = 500
 

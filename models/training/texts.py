@@ -12,6 +12,7 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
+from models.evaluation.hard_words import hard_sentences
 from models.evaluation.sentences import held_out_sentences
 from models.training.composed import composed_sentences
 from models.training.packages import debian_package, npm_package
@@ -45,7 +46,7 @@ def load_texts(cache: Path) -> dict[str, list[str]]:
 
 
 def is_held_out(sentence: str) -> bool:
-    """Whether ``sentence`` must not be trained on: it is on the repository's list, or its hash says so (2 %).
+    """Whether ``sentence`` must not be trained on: it is on one of the repository's lists, or its hash says so (2 %).
 
     Case, spaces and punctuation make no difference.
     """
@@ -133,7 +134,7 @@ def _key(sentence: str) -> str:
 
 @cache
 def _listed() -> frozenset[str]:
-    return frozenset(_key(line) for line in held_out_sentences())
+    return frozenset(map(_key, (*held_out_sentences(), *(sentence.text for sentence in hard_sentences()))))
 
 
 def _share(key: str) -> float:
