@@ -3,7 +3,7 @@
     python -m models.training.drafter SPOKEN TARGET_CHECKPOINT CHECKPOINT --steps 2000 --kinds medusa,early-exit [--start-from OTHER]
 
 All kinds of one run share the target's pass. Loss: -log of the chance that both take the same token under the same noise, at the deployed
-temperature; KL first for a drafter that begins from nothing, while the two are far apart.
+temperature; KL first for a drafter that begins from nothing, while the two are far apart. ``--loss tv`` is that of SpeechSpec, to compare.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tts_spec.text.symbols import TABLE_SIZE
 Drafter = SpeechLm | MedusaHeads | ExitHead
 
 KINDS = ("model", "feature", "medusa", "early-exit")
+LOSSES = ("match", "tv")  # -log J of coupled sampling; 0.1 cross-entropy + 0.9 total variation (SpeechSpec)
 KL_STEPS = 0.15  # share of the steps trained with KL
 LIKELIEST = 64  # options the loss looks at; the others have next to no mass at the deployed temperature
 KNOWN_RUN = 2.5  # mean of positions in a row whose states the drafter knows, as when a round has accepted so many
@@ -179,11 +180,12 @@ def distillation_loss(
     temperature: float,
     generator: torch.Generator,
     by_kl: tuple[str, ...] = (),
+    by_tv: bool = False,
 ) -> Loss:
     """Sum over ``drafters`` of the mean over decisions; for the log the chance of a match by codebook, and by age of the states known or
     by offset from them.
 
-    ``by_kl``: the drafters whose loss is KL.
+    ``by_kl``: the drafters whose loss is KL; ``by_tv``: the others have the loss ``tv``, else ``match``.
     """
     layers = layers_seen(drafters)
     with torch.no_grad():
@@ -204,10 +206,15 @@ def distillation_loss(
             p = (book_logits(target, normed, rows, book)[0] / temperature).softmax(-1)
         for each in all_guesses:
             log_q = (book_logits(each.heads, each.hidden, rows, book)[0] / temperature).log_softmax(-1)
-            likely = torch.maximum(p, log_q.detach().exp()).topk(min(LIKELIEST, p.shape[-1]), dim=-1).indices
-            match = coupled_match(p.gather(-1, likely), log_q.gather(-1, likely).exp())
-            kl = each.kind in by_kl
-            loss = F.kl_div(log_q.clamp(min=-30), p, reduction="sum") if kl else -match.clamp(min=1e-3).log().sum()
+            q = log_q.exp()
+            likely = torch.maximum(p, q.detach()).topk(min(LIKELIEST, p.shape[-1]), dim=-1).indices
+            match = coupled_match(p.gather(-1, likely), q.gather(-1, likely))
+            if each.kind in by_kl:
+                loss = F.kl_div(log_q.clamp(min=-30), p, reduction="sum")
+            elif by_tv:
+                loss = -0.1 * (p * log_q.clamp(min=-30)).sum() + 0.45 * (p - q).abs().sum()
+            else:
+                loss = -match.clamp(min=1e-3).log().sum()
             total = total + each.weight * loss / count
             matched[each.name][due] = match.detach()
     for each in all_guesses:
@@ -235,8 +242,11 @@ def train(
     seed: int = 1,
     kinds: str = ",".join(KINDS),
     start_from: Path | None = None,
+    loss: str = LOSSES[0],
 ) -> None:
     """Train until ``steps``; resumes from ``checkpoint``. ``start_from``: checkpoint of drafters whose weights a new run begins with."""
+    if loss not in LOSSES:
+        raise typer.BadParameter(f"loss is {loss!r}; allowed: {', '.join(LOSSES)}")
     if unknown := set(kinds.split(",")) - set(KINDS):
         raise typer.BadParameter(f"kinds has {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
     torch.set_flush_denormal(True)
@@ -256,7 +266,7 @@ def train(
 
     def loss_at(step: int) -> Loss:
         by_kl = fresh if step < KL_STEPS * steps else ()
-        return distillation_loss(drafters, target, next(batches), temperature, generator, by_kl)
+        return distillation_loss(drafters, target, next(batches), temperature, generator, by_kl, loss == "tv")
 
     fit(nn.ModuleDict(drafters), run, chosen, rate, loss_at)
 

@@ -90,14 +90,14 @@ def test_every_position_is_compared_with_what_the_target_says_there() -> None:
         assert float(parts[f"early-exit.{book}"]) == pytest.approx(sum(expected) / len(places), abs=2e-3)
 
 
-@pytest.mark.parametrize("by_kl", [(), ("medusa", "early-exit")])
-def test_they_learn_to_match_and_the_target_stays_as_it_is(by_kl: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("by_kl", "by_tv"), [((), False), (("medusa", "early-exit"), False), ((), True)])
+def test_they_learn_to_match_and_the_target_stays_as_it_is(by_kl: tuple[str, ...], by_tv: bool) -> None:
     target, rows, drafters = small_lm().requires_grad_(False), random_rows(3, length=200), small_drafters()
     before = [weight.clone() for weight in target.parameters()]
     chosen = [made for each in drafters.values() for made in optimizers(each, matrices(each), 0.01, 0.0)]
     first: dict[str, float] = {}
     for _ in range(60):
-        loss, parts = distillation_loss(drafters, target, rows, TEMPERATURE, torch.Generator(), by_kl)
+        loss, parts = distillation_loss(drafters, target, rows, TEMPERATURE, torch.Generator(), by_kl, by_tv)
         first = first or {name: float(value) for name, value in parts.items()}
         for optimizer in chosen:
             optimizer.zero_grad(set_to_none=True)
