@@ -34,6 +34,8 @@ ENTRIES = {
     "bf_emma": VoiceEntry("emma", "en-GB", "female", "Clear British voice", british=True),
     "am_fenrir": VoiceEntry("fenrir", "en-US", "male", "Deep American voice", british=False),
     "bm_fable": VoiceEntry("fable", "en-GB", "male", "British storyteller", british=True),
+    "af_bella": VoiceEntry("bella", "en-US", "female", "Lively American voice", british=False),
+    "bm_george": VoiceEntry("george", "en-GB", "male", "Measured British voice", british=True),
 }
 
 
@@ -73,7 +75,7 @@ def bundle(
         default_drafter=default_drafter,
         default_gamma=gamma,
         sampling=SamplingEntry(temperature=temperature, top_k=0, top_p=1.0, repetition_penalty=1.0),
-        voices=[ENTRIES[name] for name in VOICES],
+        voices=[ENTRIES[name] for name in VOICES[: large.config.voices]],
         caps=caps(read_rows(packed)),
         files={},
         medusa=next((made.config for made in small.values() if isinstance(made, MedusaHeads)), None),

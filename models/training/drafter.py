@@ -9,7 +9,6 @@ temperature; KL first for a drafter that begins from nothing, while the two are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from models.training.acceptance import coupled_match
 from models.training.fit import Loss, fit, optimizers
 from models.training.lm_loss import book_logits, input_vectors, lm_matrices
 from models.training.loop import Run
-from models.training.target import VOICES, target_config
+from models.training.target import VOICES, target_config, with_voices
 from models.training.woven import Rows, WovenCorpus
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE
@@ -77,22 +76,24 @@ def matrices(drafter: Drafter) -> list[nn.Parameter]:
 
 
 def load_target(checkpoint: Path) -> SpeechLm:
-    """The target of a training checkpoint, frozen; it may have fewer layers than targets have now."""
+    """The target of a training checkpoint, frozen; it may have fewer layers and voices than targets have now."""
     weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]["lm"]
-    config = target_config()
     layers = sum(name.endswith(".down.weight") for name in weights)
-    lm = SpeechLm(replace(config, transformer=replace(config.transformer, layers=layers)))
+    lm = SpeechLm(target_config(layers, len(weights["voices.weight"])))
     lm.load_state_dict(weights)
     return lm.eval().requires_grad_(False)
 
 
 def load_drafters(checkpoint: Path, target: SpeechLm) -> dict[str, Drafter]:
-    """The drafters of a training checkpoint, by kind."""
+    """The drafters of a training checkpoint, by kind; they get to know the voices of ``target`` that they do not."""
     parts = torch.load(checkpoint, map_location="cpu", weights_only=True)["parts"]
     drafters = {}
     for kind in (kind for kind in KINDS if kind in parts):
         drafters[kind] = untrained(kind, target)
-        drafters[kind].load_state_dict(parts[kind])
+        weights = parts[kind]
+        if isinstance(drafters[kind], SpeechLm):
+            weights = with_voices(weights, target.config.voices)
+        drafters[kind].load_state_dict(weights)
     return drafters
 
 
@@ -259,7 +260,8 @@ def train(
     chosen = [made for each in drafters.values() for made in optimizers(each, matrices(each), rate, 0.05)]
     run = Run(checkpoint, steps, {**drafters, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()
-    corpus = WovenCorpus(spoken, spoken / "codes.npz", VOICES, held_out=False)
+    voices = VOICES[: target.config.voices]
+    corpus = WovenCorpus(spoken, spoken / "codes.npz", voices, held_out=False)
     batches = corpus.batches(batch, length, seed + 500 + run.step)
     generator = torch.Generator().manual_seed(seed + run.step)
     fresh = tuple(kind for kind in drafters if kind not in begun and not (kind == "feature" and "model" in begun))

@@ -65,10 +65,11 @@ def speak(
     torch.set_grad_enabled(False)
     target = load_target(target_checkpoint).to(torch.bfloat16)
     batch = LmBatch(target, STREAMS)
-    rows = [row for row in read_rows(packed) if row.id % 100]
+    voices = VOICES[: target.config.voices]
+    rows = [row for row in read_rows(packed) if row.id % 100 and row.voice in voices]
     longest = caps(rows)
     if fresh:
-        rows = list(islice(fresh_rows(seed), utterances))
+        rows = list(islice((row for row in fresh_rows(seed) if row.voice in voices), utterances))
     random.Random(seed).shuffle(rows)
     vocabulary = Vocabulary(target.config.codebooks, target.config.codebook_size)
     waiting = iter(track(rows[:utterances], "speaking"))
@@ -77,7 +78,7 @@ def speak(
 
     def start(row: Row) -> _Speaker:
         ids = [START, *symbol_ids(row.phonemes), STOP]
-        stream = batch.open([float(voice == row.voice) for voice in VOICES], row.speed)
+        stream = batch.open([float(voice == row.voice) for voice in voices], row.speed)
         stream.extend(sentence_windows(ids, set()).tolist())
         script = Script.empty(vocabulary)
         for index, symbol in enumerate(ids):

@@ -2,12 +2,13 @@
 
     python -m models.training.target PACKED CODES.npz CHECKPOINT --steps 3000
 
-A longer run begins with ``--start-from``, the checkpoint of a shorter one, also of one with fewer layers.
+A longer run begins with ``--start-from``, the checkpoint of a shorter one, also of one with fewer layers or voices.
 Validation rows come from held-out utterances.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -21,16 +22,31 @@ from models.training.woven import WovenCorpus
 from models.transformer_config import TransformerConfig
 from tts_spec.text.symbols import TABLE_SIZE
 
-VOICES = ("af_heart", "am_michael", "bf_emma", "am_fenrir", "bm_fable")
+VOICES = (
+    "af_heart",
+    "am_michael",
+    "bf_emma",
+    "am_fenrir",
+    "bm_fable",
+    "af_bella",
+    "bm_george",
+)  # new ones last: a target knows the first N
 VALIDATE_EVERY = 250
 
 
-def target_config(voices: int = len(VOICES)) -> SpeechLmConfig:
+def target_config(layers: int, voices: int = len(VOICES)) -> SpeechLmConfig:
     """Sizes of the starter target."""
-    return SpeechLmConfig(symbols=TABLE_SIZE, voices=voices, transformer=TransformerConfig(layers=8))
+    return SpeechLmConfig(symbols=TABLE_SIZE, voices=voices, transformer=TransformerConfig(layers=layers))
 
 
-def grown(weights: dict[str, torch.Tensor], layers: int) -> dict[str, torch.Tensor]:
+def with_voices(weights: Mapping[str, torch.Tensor], voices: int) -> dict[str, torch.Tensor]:
+    """Weights of a language model for one that knows ``voices`` voices; each new one begins as the mean of those known."""
+    table = weights["voices.weight"]
+    new = table.mean(dim=0, keepdim=True).expand(voices - len(table), -1)
+    return {**weights, "voices.weight": torch.cat([table, new])}
+
+
+def grown(weights: Mapping[str, torch.Tensor], layers: int) -> dict[str, torch.Tensor]:
     """Weights of a target for one with up to ``layers`` layers that computes the same: each new layer is a copy of the last whose outputs
     are 0 (block expansion, LLaMA Pro, Wu et al. 2024)."""
     weights = dict(weights)
@@ -70,16 +86,17 @@ def train(
     rate: float = 2e-3,
     decay: float = 0.05,
     seed: int = 1,
+    layers: int = 8,
     start_from: Path | None = None,
 ) -> None:
     """Train until ``steps``; resumes from ``checkpoint``. ``start_from``: checkpoint whose weights a new run begins with."""
     torch.set_flush_denormal(True)
     torch.manual_seed(seed)
-    lm = SpeechLm(target_config())
+    lm = SpeechLm(target_config(layers))
     print(f"{sum(p.numel() for p in lm.parameters()) / 1e6:.1f}M parameters", flush=True)
     if start_from is not None:
         saved = torch.load(start_from, map_location="cpu", weights_only=True)["parts"]["lm"]
-        lm.load_state_dict(grown(saved, lm.config.transformer.layers))
+        lm.load_state_dict(with_voices(grown(saved, layers), lm.config.voices))
     chosen = optimizers(lm, lm_matrices(lm), rate, decay)
     run = Run(checkpoint, steps, {"lm": lm, **{f"optimizer{i}": o for i, o in enumerate(chosen)}})
     run.resume()

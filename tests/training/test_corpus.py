@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from rich.progress import Progress
 
+from models.evaluation.hard_words import hard_sentences
 from models.evaluation.sentences import held_out_sentences
 from models.training import corpus
 from models.training.composed import composed_sentences
 from models.training.corpus import Planned, held_out, make_utterance, parse_voices, plan, write_shard
 from models.training.corpus_reader import decode_audio, load_audio, read_corpus, read_shard
+from models.training.dataset import PackedCorpus, pack
 from models.training.packages import cached_folder, npm_package
 from models.training.teacher import Teacher, TeacherPace, TeacherSpeech, phonemise, vocabulary
 from models.training.texts import is_held_out
@@ -161,3 +163,18 @@ def test_the_teacher_speaks_with_exact_durations() -> None:
         with pytest.raises(SpeechError) as error:
             teacher.speak(phonemes_, voice, speed)
         assert error.value.field == field
+
+
+def test_packing_joins_corpora_and_leaves_held_out_sentences_out(tmp_path: Path) -> None:
+    texts = ["Turn left at the office.", held_out_sentences()[0], "Me too.", hard_sentences()[0].text]
+    for number, text in enumerate(texts):
+        (folder := tmp_path / str(number % 2)).mkdir(exist_ok=True)
+        pair = make_utterance(Tone(), Planned(number, text, "af_heart", 1.0))  # type: ignore[arg-type]
+        assert pair is not None
+        write_shard(folder / f"{number:05}.tar", iter([pair]))
+    pack([tmp_path / "0", tmp_path / "1"], tmp_path / "packed")
+    packed = PackedCorpus(tmp_path / "packed")
+    assert [row.text for row in packed.rows] == [texts[0], texts[2]]
+    for row in packed.rows:
+        sine = 0.3 * np.sin(np.arange(row.samples) * 0.05)
+        assert np.abs(packed.pcm(row.start, row.samples) - sine)[600:-600].max() < 0.05
