@@ -166,7 +166,7 @@ def test_the_teacher_speaks_with_exact_durations() -> None:
 
 
 def test_packing_joins_corpora_and_leaves_held_out_sentences_out(tmp_path: Path) -> None:
-    texts = ["Turn left at the office.", held_out_sentences()[0], "Me too.", hard_sentences()[0].text]
+    texts = ["Turn left at the office.", held_out_sentences()[0], "Is Rosa in the kitchen?", hard_sentences()[0].text]
     for number, text in enumerate(texts):
         (folder := tmp_path / str(number % 2)).mkdir(exist_ok=True)
         pair = make_utterance(Tone(), Planned(number, text, "af_heart", 1.0))  # type: ignore[arg-type]
