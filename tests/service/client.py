@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import numpy as np
 import websockets
 from websockets.asyncio.client import ClientConnection
@@ -17,6 +18,7 @@ from service.options import ServerOptions
 from service.server import running
 from tts_spec.engine.port import Engine
 
+PATIENCE_S = 120.0  # a test waits so long for what must happen: only a fault takes longer, however busy the machine
 ROUNDING = 33  # of 32768, as tests/engine/test_stream.py allows
 
 
@@ -30,8 +32,17 @@ async def stream_url(engine: Engine, **options: Any) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def connect(url: str, **options: Any) -> AsyncIterator[ClientConnection]:
-    async with websockets.connect(url, **({"compression": None} | options)) as socket:
+    defaults: dict[str, Any] = {"compression": None, "open_timeout": PATIENCE_S}
+    async with websockets.connect(url, **(defaults | options)) as socket:
         yield socket
+
+
+def http_client(stream: str = "", **options: Any) -> httpx.AsyncClient:
+    """A client of the server with this stream. httpx by itself gives up after five seconds, and uses a connection again just when the
+    server, which keeps it for five seconds too, closes it."""
+    base = stream.replace("ws", "http", 1).removesuffix("/v1/stream")
+    limits = httpx.Limits(keepalive_expiry=1.0)
+    return httpx.AsyncClient(**({"base_url": base, "timeout": PATIENCE_S, "limits": limits} | options))
 
 
 async def send(socket: ClientConnection, *messages: dict[str, Any]) -> None:

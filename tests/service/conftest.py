@@ -35,7 +35,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     synthesizer = request.getfixturevalue("tiny")
     # Whoever comes is let in, and nobody waits for playback: what a slow machine can promise is not what these tests are about.
     scheduler = SchedulerOptions(load_limit=100.0, look_ahead_s=1000.0)
-    options = EngineOptions(queue_wait_s=60.0, scheduler=scheduler)
+    options = EngineOptions(queue_wait_s=600.0, scheduler=scheduler)
     engine = LocalEngine(synthesizer.bundle, synthesizer.frontend, options)
     yield engine
     engine.close()

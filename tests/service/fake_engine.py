@@ -239,7 +239,7 @@ class FakeEngine:
     def release(self) -> None:
         self._go.set()
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 10.0) -> bool:
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 120.0) -> bool:
         """Wait until the condition, checked at every change of any session, is true."""
         with self.changed:
             return self.changed.wait_for(condition, timeout)

@@ -11,7 +11,7 @@ import websockets
 
 from service.app import DEMO_FILES
 from service.keys import ApiKey
-from tests.service.client import connect, hear, send, stream_url
+from tests.service.client import connect, hear, http_client, send, stream_url
 from tests.service.fake_engine import FakeEngine
 from tts_spec.engine.port import Engine
 
@@ -20,10 +20,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def http(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    async with stream_url(engine) as url:
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
-        async with httpx.AsyncClient(base_url=base) as client:
-            yield client
+    async with stream_url(engine) as url, http_client(url) as client:
+        yield client
 
 
 @pytest.mark.parametrize("path", DEMO_FILES)
@@ -64,11 +62,10 @@ async def test_health(http: httpx.AsyncClient, engine: Engine) -> None:
 
 
 async def test_e36_health_counts_sessions(fake: FakeEngine) -> None:
-    async with stream_url(fake) as url, connect(url) as socket, httpx.AsyncClient() as client:
+    async with stream_url(fake) as url, connect(url) as socket, http_client(url) as client:
         await send(socket, {"type": "start"})
         await hear(socket, until="started")
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
-        answer = (await client.get(f"{base}/health")).json()
+        answer = (await client.get("/health")).json()
     assert (answer["sessions"]["active"], answer["engine"]["active"]) == (1, 1)
 
 
@@ -117,18 +114,15 @@ async def test_compression_is_not_negotiated(fake: FakeEngine) -> None:
 
 async def test_pages_of_allowed_origins_may_read_the_answers(fake: FakeEngine) -> None:
     friend = "https://friend.example"
-    async with stream_url(fake, allowed_origins=(friend,)) as url, httpx.AsyncClient() as client:
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
+    async with stream_url(fake, allowed_origins=(friend,)) as url, http_client(url) as client:
         asked = {
             "Origin": friend,
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "authorization",
         }
-        allowed = await client.options(f"{base}/v1/audio/speech", headers=asked)
-        read = await client.get(f"{base}/v1/voices", headers={"Origin": friend})
-        stranger = await client.options(
-            f"{base}/v1/audio/speech", headers=asked | {"Origin": "https://elsewhere.example"}
-        )
+        allowed = await client.options("/v1/audio/speech", headers=asked)
+        read = await client.get("/v1/voices", headers={"Origin": friend})
+        stranger = await client.options("/v1/audio/speech", headers=asked | {"Origin": "https://elsewhere.example"})
     assert allowed.headers["access-control-allow-origin"] == read.headers["access-control-allow-origin"] == friend
     assert "access-control-allow-origin" not in stranger.headers
 
@@ -136,11 +130,10 @@ async def test_pages_of_allowed_origins_may_read_the_answers(fake: FakeEngine) -
 async def test_text_and_keys_are_never_logged(fake: FakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(0)
     text, key = "a very private remark", "tts_private"
-    async with stream_url(fake, api_keys=(ApiKey.of("a", key),)) as url, httpx.AsyncClient() as client:
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
+    async with stream_url(fake, api_keys=(ApiKey.of("a", key),)) as url, http_client(url) as client:
         headers = {"Authorization": f"Bearer {key}"}
         for voice in ("ada", "nobody"):
-            await client.post(f"{base}/v1/audio/speech", json={"input": text, "voice": voice}, headers=headers)
+            await client.post("/v1/audio/speech", json={"input": text, "voice": voice}, headers=headers)
         async with connect(url, additional_headers=headers) as socket:
             await send(socket, {"type": "start"}, {"type": "text", "text": text}, {"type": "start"})
             await hear(socket)

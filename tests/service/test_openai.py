@@ -21,7 +21,7 @@ from service.keys import ApiKey
 from service.openai_api import FORMATS, MAX_INPUT_CHARS, read_order
 from service.voices import OPENAI_VOICES, VoiceBook
 from tests.audio.test_encoder import decode
-from tests.service.client import is_same_sound, loudest_hz, speak, stream_url
+from tests.service.client import http_client, is_same_sound, loudest_hz, speak, stream_url
 from tests.service.fake_engine import INFO, RATE, FakeEngine, pitch
 from tts_spec.audio.formats import AudioFormat
 from tts_spec.engine.port import Engine
@@ -34,10 +34,8 @@ PATH = "/v1/audio/speech"
 
 @asynccontextmanager
 async def serving(engine: Engine, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    async with stream_url(engine, **options) as url:
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
-        async with httpx.AsyncClient(base_url=base, timeout=20) as http:
-            yield http
+    async with stream_url(engine, **options) as url, http_client(url) as http:
+        yield http
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -145,12 +143,9 @@ async def test_g47_g48_every_format(fake: FakeEngine, name: str, audio_format: A
 
 
 async def test_pcm_is_what_the_native_protocol_sends(engine: Engine) -> None:
-    async with stream_url(engine) as url, httpx.AsyncClient() as http:
+    async with stream_url(engine) as url, http_client(url) as http:
         native = await speak(url, "Hello there.", seed=3)
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
-        answer = await http.post(
-            base + PATH, json=body(response_format="pcm", seed=3, voice=engine.info.voices[0].name)
-        )
+        answer = await http.post(PATH, json=body(response_format="pcm", seed=3, voice=engine.info.voices[0].name))
     assert is_same_sound(answer.content, native.audio)
 
 
@@ -199,8 +194,9 @@ async def test_audio_comes_while_the_rest_is_being_made(fake: FakeEngine) -> Non
 async def test_e34_leaving_before_the_first_audio_stops_it_too(fake: FakeEngine) -> None:
     fake.hold()
     async with serving(fake) as http:
-        with pytest.raises(httpx.ReadTimeout):
-            await http.post(PATH, json=body(input="word " * 50), timeout=0.3)
+        waiting = asyncio.create_task(http.post(PATH, json=body(input="word " * 50)))
+        assert await asyncio.to_thread(fake.wait_for, lambda: fake.active == 1)
+        waiting.cancel()  # closes the connection
         assert await asyncio.to_thread(fake.wait_for, lambda: fake.sessions[0].cancelled)
         fake.release()
 

@@ -12,13 +12,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
 import trustme
 
 from service.options import ServerOptions
 from service.server import running
-from tests.service.client import connect, hear, send
+from tests.service.client import PATIENCE_S, connect, hear, http_client, send
 from tests.service.fake_engine import FakeEngine
 from tts_spec.types import SpeechError
 
@@ -52,7 +51,7 @@ async def test_a_signal_lets_the_stream_finish(process: tuple[subprocess.Popen[s
         child.send_signal(number)
         heard = await hear(client)
     assert heard.one("end")["reason"] == "complete"
-    output, _ = child.communicate(timeout=10)
+    output, _ = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, output) == (0, "Stopping: running streams may finish\n")
 
 
@@ -65,7 +64,7 @@ async def test_a_signal_ends_what_does_not_finish(process: tuple[subprocess.Pope
         child.send_signal(signal.SIGTERM)
         heard = await hear(client)
     assert (heard.one("error")["code"], heard.close_code) == ("shutting_down", 1001)
-    child.communicate(timeout=10)
+    child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0
 
 
@@ -77,7 +76,7 @@ async def test_tls_serves_https_and_wss(fake: FakeEngine, tmp_path: Path) -> Non
     options = ServerOptions(port=0, drain_s=0.05, tls_certificate=str(tmp_path / "server.pem"))
     async with running(fake, options) as address:
         assert address.startswith("https://127.0.0.1:")
-        async with httpx.AsyncClient(verify=trust) as http:
+        async with http_client(verify=trust) as http:
             assert (await http.get(f"{address}/health")).status_code == 200
         async with connect(f"wss{address.removeprefix('https')}/v1/stream", ssl=trust) as socket:
             await send(socket, {"type": "start"}, {"type": "text", "text": "Hello"}, {"type": "end"})

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
-from tests.service.client import Heard, connect, hear, send, speak, stream_url
+from tests.service.client import Heard, connect, hear, http_client, send, speak, stream_url
 from tts_spec.engine.local import LocalEngine
 from tts_spec.engine.options import EngineOptions
 from tts_spec.engine.scheduler import SchedulerOptions
@@ -21,14 +20,18 @@ ROOM = {"max_sessions": 1, "max_waiting": 1}
 def engine(request: pytest.FixtureRequest, tiny: Synthesizer) -> Iterator[LocalEngine]:
     """An engine with one slot, in whose queue one may wait so many seconds."""
     limits = EngineOptions(
-        max_sessions=1, max_queued=1, queue_wait_s=request.param, scheduler=SchedulerOptions(load_limit=100.0)
+        max_sessions=1,
+        max_queued=1,
+        queue_wait_s=request.param,
+        idle_s=600.0,  # who is silent for long would give its slot to the one that waits
+        scheduler=SchedulerOptions(load_limit=100.0),
     )
     engine = LocalEngine(tiny.bundle, tiny.frontend, limits)
     yield engine
     engine.close()
 
 
-@pytest.mark.parametrize("engine", [60.0], indirect=True)
+@pytest.mark.parametrize("engine", [600.0], indirect=True)
 async def test_one_more_waits_its_turn_and_is_then_served(engine: LocalEngine) -> None:
     async with stream_url(engine, **ROOM) as url, connect(url) as first, connect(url) as second:
         await send(first, {"type": "start"}, {"type": "text", "text": "Hello."}, {"type": "flush"})
@@ -53,8 +56,7 @@ async def test_who_waits_in_vain_is_told_when_to_come_again(engine: LocalEngine)
         assert refused.one("error")["code"] == "overloaded"
         assert refused.one("error")["retry_after_ms"] > 0
         assert refused.close_code == 1013
-        base = url.replace("ws", "http", 1).removesuffix("/v1/stream")
-        async with httpx.AsyncClient(base_url=base) as http:
+        async with http_client(url) as http:
             answer = await http.post("/v1/audio/speech", json={"input": "Me too.", "response_format": "pcm"})
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1

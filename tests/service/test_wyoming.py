@@ -33,7 +33,7 @@ from service.server import running
 from service.speech import Piece
 from service.voices import VoiceBook
 from service.wyoming import MAX_WAITING, WyomingProtocol
-from tests.service.client import is_same_sound, speak
+from tests.service.client import PATIENCE_S, is_same_sound, speak
 from tests.service.fake_engine import INFO, RATE, FakeEngine
 from tests.service.test_protocol import STATS
 from tts_spec.engine.port import Engine
@@ -154,7 +154,7 @@ async def client(engine: Engine, **options: Any) -> AsyncIterator[tuple[AsyncTcp
 
 async def hear(connected: AsyncTcpClient, until: str) -> list[Event]:
     events = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while event := await connected.read_event():
             events.append(event)
             if event.type == until:
@@ -231,7 +231,7 @@ async def test_garbage_ends_its_own_connection_only(fake: FakeEngine, data: byte
     async with running(fake, ServerOptions(port=0, wyoming_port=0, drain_s=0.05)) as address:
         reader, writer = await asyncio.open_connection("127.0.0.1", address.wyoming_port)
         writer.write(data)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             with suppress(ConnectionResetError):
                 await reader.read()  # an error event or nothing, then the end
         writer.close()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.bench.latency.conftest import VirtualTime, finish
+from tests.virtual_time import VirtualTime, finish
 from tts_spec.bench.latency.capacity import find_capacity
 from tts_spec.bench.latency.load import GRACE_S, REST_S, Script, Span, closed_loop, open_loop, poisson
 from tts_spec.bench.latency.playback import SECOND

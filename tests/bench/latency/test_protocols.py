@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.bench.latency.conftest import VirtualTime, finish
 from tests.bench.latency.test_load import Clockwork
+from tests.virtual_time import VirtualTime, finish
 from tts_spec.bench.latency.load import Heard, Script
 from tts_spec.bench.latency.measure import measure
 from tts_spec.bench.latency.options import LatencyOptions

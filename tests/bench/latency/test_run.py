@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tests.bench.latency.conftest import VirtualTime, finish
 from tests.bench.latency.test_load import FRAME, Clockwork
+from tests.virtual_time import VirtualTime, finish
 from tts_spec.bench.latency.gauges import LAG, Scrape
 from tts_spec.bench.latency.load import Heard
 from tts_spec.bench.latency.measure import Measured, measure

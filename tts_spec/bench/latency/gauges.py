@@ -56,7 +56,9 @@ class Gauges:
     """Asks one server. Close it when done."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=10.0)
+        # An idle connection is given up well before the server drops it: a request sent just then would be lost.
+        limits = httpx.Limits(keepalive_expiry=1.0)
+        self._client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=60.0, limits=limits)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -12,6 +12,8 @@ import httpx
 from tts_spec.bench.latency.target import Clock
 from tts_spec.bench.latency.utterance import Leave, Outcome, Utterance
 
+KEEP_S = 1.0  # well before servers drop an idle connection (often after five): a request sent just then is lost
+
 
 class OpenAiTarget:
     """See ``Target``. The protocol has no cancel: whoever leaves drops the connection."""
@@ -26,7 +28,7 @@ class OpenAiTarget:
             base_url=url,
             trust_env=False,  # a proxy of the environment would be what is measured
             timeout=httpx.Timeout(30.0),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=1000),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=1000, keepalive_expiry=KEEP_S),
         )
         self._model = model
         self._sample_rate = sample_rate
