@@ -11,7 +11,7 @@ import logging
 import multiprocessing
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -191,8 +191,8 @@ class ProcessEngine:
         sender.start()
         warm = False
         try:
-            while any(ours.poll(self._hang_s if warm else START_WITHIN_S) for _ in range(2)):
-                warm = self._take(*ours.recv()) or warm
+            for message in _heard(ours, lambda: self._hang_s if self._ready else START_WITHIN_S):
+                warm = self._take(*message) or warm
             self._failure = "it gave no sign of life"
         except (EOFError, OSError):
             pass
@@ -241,6 +241,12 @@ def _pump(outbox: queue.SimpleQueue[tuple[Any, ...] | None], connection: Connect
             connection.send(message)
     except OSError:
         pass  # the reader of the other direction notices
+
+
+def _heard(connection: Connection[Any, Any], patience_s: Callable[[], float]) -> Iterator[tuple[Any, ...]]:
+    """What comes through the pipe, until two silences of ``patience_s`` follow each other. Raises EOFError or OSError at the pipe's end."""
+    while any(connection.poll(patience_s()) for _ in range(2)):
+        yield connection.recv()
 
 
 def _tell(session: ProcessSession, event: Any) -> None:
