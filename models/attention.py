@@ -16,12 +16,14 @@ import numpy.typing as npt
 
 from models.exponential import FAST, LEAST, LOG2_E, two_to_rest, two_to_whole
 from models.products import BLOCK, Floats, Words, multiply, to_words
-from models.vectors import MOST_WEIGHED, weigh_tile
+from models.vectors import FETCHED, MOST_WEIGHED, weigh_tile
 
 Ints = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int32]
 
 FLOAT_COLUMNS, PAIR_COLUMNS = 16, 32  # values of a position are padded to a multiple
+MOST_QUERIES = MOST_WEIGHED  # that go through a ring together
+MOST_FETCHED = 512 * 1024  # bytes; more would drive one another out of the cache
 
 _floats_1, _floats_2, _floats_3, _, _, _floats_6 = (
     weigh_tile(n, BLOCK, pairs=False) for n in range(1, MOST_WEIGHED + 1)
@@ -48,7 +50,7 @@ class Layout(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room of ``attend`` for Q queries of one stream."""
+    """Room of ``attend`` for Q = ``MOST_QUERIES`` queries of one stream."""
 
     queries: Floats  # [Q, hw]
     words: Words  # [Q, steps]
@@ -116,9 +118,9 @@ def lay_out(
 
 
 @numba.njit(cache=True, nogil=True)
-def make_scratch(layout: Layout, groups: int, width: int, padded: int, ring: int, pairs: bool) -> Scratch:
-    """Room for the largest stream of ``layout``."""
-    queries, longest = groups * layout.paths.shape[1], layout.unions.shape[1]
+def make_scratch(layout: Layout, width: int, padded: int, ring: int, pairs: bool) -> Scratch:
+    """Room for the longest union of ``layout``."""
+    queries, longest = MOST_QUERIES, layout.unions.shape[1]
     powers = np.empty(longest, np.int32)
     return Scratch(
         np.empty((queries, width), np.float32), np.empty((queries, width // 2 if pairs else width), np.uint32),
@@ -203,15 +205,19 @@ def softmax_weights(scores: Floats, powers: Places, as_float: Floats) -> np.floa
 
 @numba.njit(cache=True, nogil=True)
 def attend(
-    joined: Floats, layout: Layout, pairs: bool, keys: Words, values: Words, scratch: Scratch, out: Floats
+    joined: Floats, layout: Layout, pairs: bool, keys: Words, values: Words, scratch: Scratch, out: Floats, fetched: int
 ) -> None:
-    """Attention of every query of ``joined`` over what its row sees: ``out`` [N, heads x hw]. See ``rotate_and_store``."""
+    """Attention of every query of ``joined`` over what its row sees: ``out`` [N, heads x hw]. See ``rotate_and_store``.
+
+    Meanwhile up to ``MOST_FETCHED`` bytes at address ``fetched``, the weights that come next, are brought into the cache."""
     kv_heads, blocks, steps = keys.shape[1], keys.shape[2], keys.shape[3]
     width, line = joined.shape[2], values.shape[3]
     groups = (joined.shape[1] - 2 * kv_heads) // kv_heads
     firsts, slots, unions, counts, bases, skipped, committed, paths, depths, _, _ = layout
     queries, words, raw, shares, powers, as_float, summed = scratch
+    totals = queries[:, 0]  # a query is not needed any more when its total is made
     scale = np.float32(1.0) / np.sqrt(np.float32(width))
+    at_most, fetch = fetched + MOST_FETCHED, fetched
     for i in range(len(slots)):
         slot, first, count, base = slots[i], firsts[i], counts[i], bases[i]
         number = (firsts[i + 1] - first) * groups
@@ -219,30 +225,35 @@ def attend(
         used = blocks if unions[i, count - 1] < count - 1 else unions[i, count - 1] // BLOCK + 1
         index = unions.ctypes.data + i * unions.shape[1] * 4
         for g in range(kv_heads):
-            for q in range(number):
-                row, head = first + q // groups, g * groups + q % groups
-                for k in range(width):
-                    queries[q, k] = joined[row, head, k]
-            to_words(queries[:number], width, pairs, words)
             ring = keys.ctypes.data + (slot * kv_heads + g) * blocks * steps * BLOCK * 4
-            x, made, made_line = words.ctypes.data, raw.ctypes.data, raw.shape[1] * 4
-            multiply(x, steps * 4, number, ring, used, steps, pairs, made, made_line)
-            totals = queries[:, 0]  # not needed any more
-            for q in range(number):
-                row = first + q // groups
-                totals[q] = _share(
-                    raw[q], shares[q, :count], unions[i], base, skipped[row], committed[row], paths[row], depths[row],
-                    scale, powers, as_float,
-                )  # fmt: skip
             table = values.ctypes.data + (slot * kv_heads + g) * blocks * BLOCK * line * 4
-            _weigh(
-                shares.ctypes.data, shares.shape[1] * 4, number, index, count, table, line * 4, pairs,
-                summed.ctypes.data, summed.shape[1],
-            )  # fmt: skip
-            for q in range(number):
-                row, at, share = first + q // groups, (g * groups + q % groups) * width, np.float32(1) / totals[q]
-                for k in range(width):
-                    out[row, at + k] = summed[q, k] * share
+            for begin in range(0, number, MOST_QUERIES):
+                several = min(MOST_QUERIES, number - begin)
+                for q in range(several):
+                    row, head = first + (begin + q) // groups, g * groups + (begin + q) % groups
+                    for k in range(width):
+                        queries[q, k] = joined[row, head, k]
+                to_words(queries[:several], width, pairs, words)
+                x, made, made_line = words.ctypes.data, raw.ctypes.data, raw.shape[1] * 4
+                multiply(x, steps * 4, several, ring, used, steps, pairs, made, made_line, fetch)
+                fetch += used * steps * FETCHED
+                for q in range(several):
+                    row = first + (begin + q) // groups
+                    totals[q] = _share(
+                        raw[q], shares[q, :count], unions[i], base, skipped[row], committed[row], paths[row],
+                        depths[row], scale, powers, as_float,
+                    )  # fmt: skip
+                fetch = _weigh(
+                    shares.ctypes.data, shares.shape[1] * 4, several, index, count, table, line * 4, pairs,
+                    summed.ctypes.data, summed.shape[1], fetch,
+                )  # fmt: skip
+                if fetch > at_most:
+                    fetch = fetched
+                for q in range(several):
+                    row, share = first + (begin + q) // groups, np.float32(1) / totals[q]
+                    at = (g * groups + (begin + q) % groups) * width
+                    for k in range(width):
+                        out[row, at + k] = summed[q, k] * share
 
 
 @numba.njit(cache=True, nogil=True)
@@ -276,10 +287,10 @@ def _share(
 @numba.njit(cache=True, nogil=True)
 def _weigh(
     shares: int, shares_line: int, queries: int, index: int, count: int, table: int, line: int, pairs: bool, out: int,
-    columns: int,
-) -> None:  # fmt: skip
+    columns: int, fetch: int,
+) -> int:  # fmt: skip
     """Rows of ``columns`` float32 at ``out`` = weights at ``shares`` times the lines of ``table`` that ``index`` names. Addresses and
-    lines in bytes."""
+    lines in bytes. Meanwhile the cache gets what lies at ``fetch``; returns where that ends."""
     one, narrow = columns * 4, PAIR_COLUMNS if pairs else FLOAT_COLUMNS
     column = 0
     while column < columns:
@@ -291,32 +302,34 @@ def _weigh(
             s, o = shares + q * shares_line, out + q * one + column * 4
             if not whole:
                 if pairs:
-                    _pairs_narrow(s, shares_line, index, count, t, line, o, one)
+                    _pairs_narrow(s, shares_line, index, count, t, line, o, one, fetch)
                 else:
-                    _floats_narrow(s, shares_line, index, count, t, line, o, one)
+                    _floats_narrow(s, shares_line, index, count, t, line, o, one, fetch)
                 q += 1
             elif left >= 6:
                 if pairs:
-                    _pairs_6(s, shares_line, index, count, t, line, o, one)
+                    _pairs_6(s, shares_line, index, count, t, line, o, one, fetch)
                 else:
-                    _floats_6(s, shares_line, index, count, t, line, o, one)
+                    _floats_6(s, shares_line, index, count, t, line, o, one, fetch)
                 q += 6
             elif left >= 3:
                 if pairs:
-                    _pairs_3(s, shares_line, index, count, t, line, o, one)
+                    _pairs_3(s, shares_line, index, count, t, line, o, one, fetch)
                 else:
-                    _floats_3(s, shares_line, index, count, t, line, o, one)
+                    _floats_3(s, shares_line, index, count, t, line, o, one, fetch)
                 q += 3
             elif left == 2:
                 if pairs:
-                    _pairs_2(s, shares_line, index, count, t, line, o, one)
+                    _pairs_2(s, shares_line, index, count, t, line, o, one, fetch)
                 else:
-                    _floats_2(s, shares_line, index, count, t, line, o, one)
+                    _floats_2(s, shares_line, index, count, t, line, o, one, fetch)
                 q += 2
             else:
                 if pairs:
-                    _pairs_1(s, shares_line, index, count, t, line, o, one)
+                    _pairs_1(s, shares_line, index, count, t, line, o, one, fetch)
                 else:
-                    _floats_1(s, shares_line, index, count, t, line, o, one)
+                    _floats_1(s, shares_line, index, count, t, line, o, one, fetch)
                 q += 1
+            fetch += count * FETCHED
         column += BLOCK if whole else narrow
+    return fetch

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from models.attention import Layout, attend, lay_out, make_scratch, rotate_and_store
 from models.exponential import FAST, LEAST, LOG2_E, MOST, two_to_rest, two_to_whole
-from models.products import BLOCK, Floats, Words, product
+from models.products import AHEAD, BLOCK, Floats, Words, product
 
 Ints = npt.NDArray[np.int64]
 
@@ -118,7 +118,7 @@ def run_layers(
     gated = np.empty((number, hidden), np.float32)
     added = np.zeros((number, width), np.float32)
     padded, ring = values.shape[4] * per_word, values.shape[3]
-    scratch = make_scratch(layout, heads // kv_heads, head_width, padded, ring, pairs)
+    scratch = make_scratch(layout, head_width, padded, ring, pairs)
     at = first * (len(weights) // keys.shape[0])
     for layer in range(first, last):
         add_and_norm(x, added, norms[2 * layer], eps, out)
@@ -131,7 +131,9 @@ def run_layers(
                 for h in range(heads + kv_heads):
                     _norm_head(joined[n, h], head_norms[layer, 0 if h < heads else 1], eps)
         rotate_and_store(joined, layout, pairs, keys[layer], values[layer])
-        attend(joined, layout, pairs, keys[layer], values[layer], scratch, attended)
+        attend(
+            joined, layout, pairs, keys[layer], values[layer], scratch, attended, weights.ctypes.data + at * 4 + AHEAD
+        )
         at = _linear(attended, inner, width, weights, at, pairs, words, wide, added)
         add_and_norm(x, added, norms[2 * layer + 1], eps, out)
         steps = (width + per_word - 1) // per_word

@@ -16,6 +16,7 @@ Floats = npt.NDArray[np.float32]
 Words = npt.NDArray[np.uint32]
 
 BLOCK = 64
+AHEAD = 16 * 1024  # bytes of a matrix fetched before they are needed
 
 _pairs_1, _pairs_2, _pairs_3, _pairs_4, _pairs_5, _pairs_6 = (
     product_tile(rows, pairs=True) for rows in range(1, MOST_ROWS + 1)
@@ -27,12 +28,14 @@ _words_1, _words_2, _words_3, _words_4, _words_5, _words_6 = (
 
 @numba.njit(nogil=True, cache=True, inline="never")
 def multiply(
-    x: int, x_stride: int, rows: int, weights: int, blocks: int, steps: int, pairs: bool, out: int, out_stride: int
-) -> None:
-    """Rows of words at address ``x`` times a packed matrix -> float32 rows of 64 ``blocks`` at ``out``; strides in bytes."""
+    x: int, x_stride: int, rows: int, weights: int, blocks: int, steps: int, pairs: bool, out: int, out_stride: int,
+    fetched: int,
+) -> None:  # fmt: skip
+    """Rows of words at address ``x`` times a packed matrix -> float32 rows of 64 ``blocks`` at ``out``; strides in bytes. Meanwhile as
+    many bytes as the matrix has are fetched into the cache from ``fetched`` on: a row tile waits for memory what it would compute."""
     for block in range(blocks):
         w = weights + block * steps * 256
-        at = out + block * 256
+        at, f = out + block * 256, fetched + block * steps * 256
         row = 0
         while row < rows:
             left = rows - row
@@ -40,29 +43,29 @@ def multiply(
             a, b = x + row * x_stride, at + row * out_stride
             if pairs:
                 if count == 1:
-                    _pairs_1(a, x_stride, w, b, out_stride, steps)
+                    _pairs_1(a, x_stride, w, b, out_stride, steps, f)
                 elif count == 2:
-                    _pairs_2(a, x_stride, w, b, out_stride, steps)
+                    _pairs_2(a, x_stride, w, b, out_stride, steps, f)
                 elif count == 3:
-                    _pairs_3(a, x_stride, w, b, out_stride, steps)
+                    _pairs_3(a, x_stride, w, b, out_stride, steps, f)
                 elif count == 4:
-                    _pairs_4(a, x_stride, w, b, out_stride, steps)
+                    _pairs_4(a, x_stride, w, b, out_stride, steps, f)
                 elif count == 5:
-                    _pairs_5(a, x_stride, w, b, out_stride, steps)
+                    _pairs_5(a, x_stride, w, b, out_stride, steps, f)
                 else:
-                    _pairs_6(a, x_stride, w, b, out_stride, steps)
+                    _pairs_6(a, x_stride, w, b, out_stride, steps, f)
             elif count == 1:
-                _words_1(a, x_stride, w, b, out_stride, steps)
+                _words_1(a, x_stride, w, b, out_stride, steps, f)
             elif count == 2:
-                _words_2(a, x_stride, w, b, out_stride, steps)
+                _words_2(a, x_stride, w, b, out_stride, steps, f)
             elif count == 3:
-                _words_3(a, x_stride, w, b, out_stride, steps)
+                _words_3(a, x_stride, w, b, out_stride, steps, f)
             elif count == 4:
-                _words_4(a, x_stride, w, b, out_stride, steps)
+                _words_4(a, x_stride, w, b, out_stride, steps, f)
             elif count == 5:
-                _words_5(a, x_stride, w, b, out_stride, steps)
+                _words_5(a, x_stride, w, b, out_stride, steps, f)
             else:
-                _words_6(a, x_stride, w, b, out_stride, steps)
+                _words_6(a, x_stride, w, b, out_stride, steps, f)
             row += count
 
 
@@ -93,5 +96,5 @@ def product(x: Floats, columns: int, weights: Words, pairs: bool, words: Words, 
     to_words(x, columns, pairs, words)
     multiply(
         words.ctypes.data, words.shape[1] * 4, x.shape[0], weights.ctypes.data, blocks, steps, pairs, out.ctypes.data,
-        out.shape[1] * 4,
+        out.shape[1] * 4, weights.ctypes.data + AHEAD,
     )  # fmt: skip

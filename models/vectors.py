@@ -20,6 +20,8 @@ LANES = 16
 TILE_LANES = 64  # columns of a tile: four vectors
 MOST_ROWS = 6  # of a tile: 24 sums and what they are fed from fit in 32 registers
 MOST_WEIGHED = 6
+LINE = 64  # bytes of a cache line
+FETCHED = TILE_LANES * 4  # bytes that a tile fetches with every step
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
@@ -68,6 +70,15 @@ class _Code:
     def store(self, value: Any, address: Any) -> None:
         self.builder.store(value, self.builder.inttoptr(address, value.type.as_pointer()), align=4)
 
+    def fetch(self, address: Any) -> None:
+        """Have the ``FETCHED`` bytes at ``address``, which need not exist, brought into the cache meanwhile."""
+        pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, _I32, _I32, _I32])
+        function = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0i8")
+        how = [ir.Constant(_I32, value) for value in (0, 3, 1)]  # to read, into the innermost cache, data
+        for offset in range(0, FETCHED, LINE):
+            self.builder.call(function, [self.builder.inttoptr(self.address(address, offset), pointer), *how])
+
     def spread(self, value: Any) -> Any:
         """A 32-bit integer in every lane."""
         one = self.builder.insert_element(ir.Constant(_INTS, ir.Undefined), value, ir.Constant(_I32, 0))
@@ -105,22 +116,26 @@ class _Code:
 
 
 def product_tile(rows: int, *, pairs: bool) -> Callable[..., None]:
-    """Compiled for ``rows`` rows: ``f(x, x_stride, w, out, out_stride, steps)``, addresses and strides in bytes.
+    """Compiled for ``rows`` rows: ``f(x, x_stride, w, out, out_stride, steps, fetched)``, addresses and strides in bytes.
 
     out[r, 0:64] = sum over k of x[r, k] * w[k, 0:64], float32. With ``pairs`` every 32-bit word of ``x`` and ``w`` is two bfloat16 that
-    are multiplied each with its like; else it is a float32. ``w`` is [steps, 64] words in one piece.
+    are multiplied each with its like; else it is a float32. ``w`` is [steps, 64] words in one piece. Meanwhile as many bytes at ``fetched``
+    are brought into the cache.
     """
 
     @intrinsic
-    def multiply(typing_context: Any, x: Any, x_stride: Any, w: Any, out: Any, out_stride: Any, steps: Any) -> Any:
+    def multiply(
+        typing_context: Any, x: Any, x_stride: Any, w: Any, out: Any, out_stride: Any, steps: Any, fetched: Any
+    ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            x, x_stride, w, out, out_stride, steps = args
+            x, x_stride, w, out, out_stride, steps, fetched = args
             code = _Code(builder)
             vectors = range(TILE_LANES // LANES)
             sums = [[code.zeros() for _ in vectors] for _ in range(rows)]
             starts = [code.address(x, (x_stride, row)) for row in range(rows)]
             add = code.multiply_add_pairs if pairs else code.multiply_add
             with cgutils.for_range(builder, steps) as loop:
+                code.fetch(code.address(fetched, (loop.index, FETCHED)))
                 values = [code.spread(code.load(code.address(start, (loop.index, 4)), _I32)) for start in starts]
                 for vector in vectors:
                     offset = vector * LANES * 4
@@ -134,29 +149,32 @@ def product_tile(rows: int, *, pairs: bool) -> Callable[..., None]:
                     )
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 6), generate
+        return types.void(*[types.intp] * 7), generate
 
     return multiply
 
 
 def weigh_tile(rows: int, lanes: int, *, pairs: bool) -> Callable[..., None]:
-    """Compiled for ``rows`` sums of ``lanes`` columns: ``f(weights, weights_stride, index, count, table, table_stride, out, out_stride)``.
+    """Compiled for ``rows`` sums of ``lanes`` columns:
+    ``f(weights, weights_stride, index, count, table, table_stride, out, out_stride, fetched)``.
 
     out[r, 0:lanes] = sum over j < count of weights[r, j] * table[index[j], 0:lanes], float32; ``index`` is int32. With ``pairs`` a word of
-    the table is two bfloat16: word i of every 16 holds columns i and 16 + i of its 32.
+    the table is two bfloat16: word i of every 16 holds columns i and 16 + i of its 32. Meanwhile ``count`` times ``FETCHED`` bytes at
+    ``fetched`` are brought into the cache.
     """
 
     @intrinsic
     def weigh(
-        typing_context: Any, w: Any, w_stride: Any, i: Any, n: Any, t: Any, t_stride: Any, o: Any, o_stride: Any
+        typing_context: Any, w: Any, w_stride: Any, i: Any, n: Any, t: Any, t_stride: Any, o: Any, o_stride: Any, f: Any
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            weights, weights_stride, index, count, table, table_stride, out, out_stride = args
+            weights, weights_stride, index, count, table, table_stride, out, out_stride, fetched = args
             code = _Code(builder)
             vectors = range(lanes // LANES)
             sums = [[code.zeros() for _ in vectors] for _ in range(rows)]
             starts = [code.address(weights, (weights_stride, row)) for row in range(rows)]
             with cgutils.for_range(builder, count) as loop:
+                code.fetch(code.address(fetched, (loop.index, FETCHED)))
                 at = builder.sext(code.load(code.address(index, (loop.index, 4)), _I32), _I64)
                 line = code.address(table, (at, table_stride))
                 shares = [code.spread(code.load(code.address(start, (loop.index, 4)), _I32)) for start in starts]
@@ -174,6 +192,6 @@ def weigh_tile(rows: int, lanes: int, *, pairs: bool) -> Callable[..., None]:
                     )
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 8), generate
+        return types.void(*[types.intp] * 9), generate
 
     return weigh

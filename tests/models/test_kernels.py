@@ -71,7 +71,7 @@ def test_pairs_without_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
 
     @numba.njit  # type: ignore[untyped-decorator]
     def run(x: Floats, w: Floats, out: Floats) -> None:
-        tile(x.ctypes.data, x.shape[1] * 4, w.ctypes.data, out.ctypes.data, 256, x.shape[1])
+        tile(x.ctypes.data, x.shape[1] * 4, w.ctypes.data, out.ctypes.data, 256, x.shape[1], w.ctypes.data)
 
     torch.manual_seed(1)
     x, weight = torch.randn(3, 40).to(torch.bfloat16), torch.randn(64, 40).to(torch.bfloat16)
