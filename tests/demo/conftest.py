@@ -6,12 +6,13 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import groupby
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.service.client import stream_url
+from tests.service.client import PATIENCE_S, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine
 
 CHROMIUM = "/usr/bin/chromium"
@@ -19,6 +20,8 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--autoplay-policy=no-user-gesture-required",
 ]  # fmt: skip
+PATIENCE_MS = PATIENCE_S * 1000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
     if shutil.which(CHROMIUM) is None:
         pytest.fail(f"the browser tests need {CHROMIUM}: apt-get install chromium")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
         yield browser
         await browser.close()
 
@@ -66,9 +69,13 @@ class Demo:
                     bins.indexOf(Math.max(...bins)) * player.context.sampleRate / ear.fftSize);
                 window.player = player;
                 window.marked = [];
+                // Where the page last looked: a busy machine may run the observer much later. window.at: where it is to believe to be.
+                const { get } = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(player), "position");
+                let looked = 0;
+                Object.defineProperty(player, "position", { get: () => (looked = window.at ?? get.call(player)) });
                 new MutationObserver(() => {
                     const word = document.querySelector("#mirror mark")?.textContent;
-                    if (word) window.marked.push([word, player.position]);
+                    if (word) window.marked.push([word, looked]);
                 }).observe(document.querySelector("#mirror"), { childList: true });
             }"""
         )
@@ -78,10 +85,15 @@ class Demo:
 
         Playwright's own ``wait_for_function`` needs ``eval`` in the page, which our content security policy forbids.
         """
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while not (value := await self.page.evaluate(condition)):  # noqa: ASYNC110 - the event is in the browser
                 await asyncio.sleep(0.01)
             return value
+
+    async def marked(self) -> list[tuple[str, float]]:
+        """The words that were marked, one after another, and the second at which each was; the page may have had no time for some."""
+        found = await self.page.evaluate("marked")
+        return [next(same) for _, same in groupby(map(tuple, found), key=lambda each: each[0])]
 
     async def speak(self, text: str) -> None:
         await self.page.get_by_label("Text to speak").fill(text)
@@ -101,6 +113,7 @@ async def open_demo(browser: Browser, engine: FakeEngine, **options: Any) -> Asy
     async with AsyncExitStack() as server:
         stream = await server.enter_async_context(stream_url(engine, **options))
         page = await browser.new_page(**context)
+        page.set_default_timeout(PATIENCE_MS)
         troubles: list[str] = []
         page.on("console", lambda line: troubles.append(line.text) if line.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.client import connect, hear, loudest_hz, send, speak, stream_url
+from tests.service.client import PATIENCE_S, connect, hear, loudest_hz, send, speak, stream_url
 from tests.service.fake_engine import FRAME, FakeEngine, pitch
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_text_is_sent_as_it_arrives(fake: FakeEngine, tmp_path: Path) -> N
 async def test_an_error_ends_with_exit_code_1_while_standard_input_is_open(
     fake: FakeEngine, tmp_path: Path, option: list[str], said: str
 ) -> None:
-    async with stream_url(fake) as url, asyncio.timeout(20):
+    async with stream_url(fake) as url, asyncio.timeout(PATIENCE_S):
         client = await start(tmp_path / "out.wav", url, *option)
         assert client.stderr is not None
         assert await client.wait() == 1  # standard input still open: the error must not wait for it

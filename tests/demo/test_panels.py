@@ -32,7 +32,8 @@ async def test_the_latency_panel_shows_gaps_and_the_speech_in_hand(browser: Brow
         usual, longest = [
             int((await demo.page.text_content(each) or "").removesuffix("ms")) for each in ("#gap", "#longest-gap")
         ]
-        assert 0 < usual <= longest
+        assert 0 <= usual <= longest  # on a busy machine several may come at once
+        assert longest > 0
         label = await demo.page.get_attribute("#buffer", "aria-label")
         assert re.fullmatch(r"Speech in hand over time, at most \d+\.\d seconds, \d+ underruns", label or "")
 
