@@ -6,6 +6,7 @@ Names follow the letters of a list of public reports: B audio cut or added, C st
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,7 +18,7 @@ from tts_spec.engine.port import Event
 from tts_spec.synthesizer import Synthesizer
 from tts_spec.types import Chunk, SpeakOptions
 
-TIMEOUT = 120.0
+TIMEOUT = 240.0
 Speak = Callable[..., "Speaker"]
 
 
@@ -62,10 +63,15 @@ def order() -> list[Speaker]:
 
 
 @pytest.fixture
-def speak(tiny: Synthesizer, order: list[Speaker]) -> Iterator[Speak]:
+def engine(tiny: Synthesizer) -> Iterator[LocalEngine]:
     engine = LocalEngine(tiny.bundle, tiny.frontend, EngineOptions(max_sessions=4))
-    yield lambda text, **fields: Speaker(engine, order, text, **fields)
+    yield engine
     engine.close()
+
+
+@pytest.fixture
+def speak(engine: LocalEngine, order: list[Speaker]) -> Speak:
+    return lambda text, **fields: Speaker(engine, order, text, **fields)
 
 
 def words(chunks: list[Chunk]) -> list[str]:
@@ -120,8 +126,11 @@ def test_c20_the_third_request_is_like_the_first(speak: Speak) -> None:
     assert len({chunks[-1].stats.target_passes for chunks in made if chunks[-1].stats}) == 1
 
 
-def test_c27_who_comes_together_is_served_together(speak: Speak, order: list[Speaker]) -> None:
+def test_c27_who_comes_together_is_served_together(engine: LocalEngine, speak: Speak, order: list[Speaker]) -> None:
+    all_there = threading.Event()
+    engine.post(lambda: all_there.wait(TIMEOUT) and None)
     speakers = [speak("A sentence of some length for each of them.", seed=seed) for seed in range(4)]
+    all_there.set()
     for speaker in speakers:
         speaker.all()
     firsts = [order.index(speaker) for speaker in speakers]

@@ -16,7 +16,7 @@ from tts_spec.engine.stream import SpeechStream
 from tts_spec.synthesizer import Synthesizer
 from tts_spec.types import Chunk, SpeakOptions, SpeechError
 
-TIMEOUT = 120.0
+TIMEOUT = 240.0
 
 
 class Reader:

@@ -233,21 +233,34 @@ def served() -> Iterator[str]:
         runner.run(manager.__aexit__(None, None, None))
 
 
+# So many utterances and not so many seconds: on a busy machine nobody may be heard to the end of two seconds.
+LOAD = ("--utterances", "12", "--seconds", "600")
+
+
 def bench(*arguments: str) -> tuple[dict[str, Any], str]:
-    result = CliRunner().invoke(app, ["bench", "latency", "--warmup", "0.3", *arguments])
+    result = CliRunner().invoke(app, ["bench", "latency", "--warmup", "0", *arguments])
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return found, result.stderr
 
 
-def test_protocols_are_measured_in_turn(served: str) -> None:
+@pytest.fixture
+def short(tmp_path: Path) -> str:
+    """A file of texts that are soon over."""
+    texts = tmp_path / "short.txt"
+    texts.write_text("Hello there.\n\nHow are you?\n")
+    return str(texts)
+
+
+def test_protocols_are_measured_in_turn(served: str, short: str) -> None:
     found, _ = bench(
         "--url",
         served,
         "--protocol",
         "elevenlabs,openai,native",
-        "--seconds",
-        "2",
+        *LOAD,
+        "--texts",
+        short,
         "--sessions",
         "4",
         "--cancels",
@@ -263,17 +276,17 @@ def test_protocols_are_measured_in_turn(served: str) -> None:
     assert all(shown["pairs"]["n"] > 0 for shown in found["beside_native"].values())
 
 
-def test_compare_ends_with_one_json_object(served: str, tmp_path: Path) -> None:
+def test_compare_ends_with_one_json_object(served: str, short: str, tmp_path: Path) -> None:
     picture = tmp_path / "out.png"
-    arguments = ["--url", served, "--sessions", "3", "--seconds", "1.5", "--cancels", "4", "--compare", "none,auto"]
-    found, said = bench(*arguments, "--plot", str(picture))
+    arguments = ["--url", served, "--sessions", "3", *LOAD, "--texts", short, "--cancels", "4", "--plot", str(picture)]
+    found, said = bench(*arguments, "--compare", "none,auto")
     assert list(found["settings"]) == ["none", "auto"]
     assert found["setting"] == "auto"
     for setting in (found, *found["settings"].values()):
         assert setting["sessions"] == 3
         assert setting["outcomes"] == {"complete": setting["utterances"]}
         assert setting["first_audio_ms"].keys() >= {"p50", "p95", "p99", "iqr"}
-        assert 0 < setting["first_audio_ms"]["p50"] < 5000
+        assert setting["first_audio_ms"]["p50"] > 0
         assert setting["gap_ms"]["n"] > 0
         assert setting["end_to_end_ms"]["n"] == setting["measured"]
         assert setting["cancel_ms"]["n"] <= 4
@@ -292,13 +305,13 @@ def test_e36_open_loop_with_cancels_and_lost_connections(served: str, tmp_path: 
     texts = tmp_path / "texts.txt"
     texts.write_text("word " * 40 + "\n\nHello there.\n")
     found, said = bench(
-        "--url", served, "--rps", "20", "--seconds", "2", "--texts", str(texts), "--leave", "0.5", "--words", "40",
-        "--cancels", "0", "--json",
+        "--url", served, "--rps", "20", "--utterances", "40", "--seconds", "600", "--texts", str(texts), "--leave", "0.5",
+        "--words", "10", "--cancels", "0", "--json",
     )  # fmt: skip
     assert found["rate"] == 20
     assert set(found["outcomes"]) <= {"complete", "left", "refused"}
     assert found["outcomes"]["left"] > 0
-    assert found["free_ms"]["n"] == found["outcomes"]["left"]
+    assert found["free_ms"]["n"] >= found["outcomes"]["left"]  # a cancel may cross the end
     assert found["active_after"] == 0
     assert said == ""
 
@@ -321,8 +334,7 @@ def test_a_server_that_does_not_come_up_is_an_error() -> None:
 @pytest.mark.slow
 def test_the_server_we_start_is_our_own(tiny_bundle: Path) -> None:
     found, _ = bench(
-        "--bundle", str(tiny_bundle), "--dtype", "float32", "--sessions", "2", "--seconds", "2", "--cancels", "2",
-        "--nice", "0",
+        "--bundle", str(tiny_bundle), "--dtype", "float32", "--sessions", "2", *LOAD, "--cancels", "2", "--nice", "0",
     )  # fmt: skip
     assert found["target"] == "tts-spec serve"
     assert set(found["outcomes"]) == {"complete"}
@@ -343,6 +355,6 @@ def test_i59_three_hundred_utterances_with_leavers_lose_no_slot_and_no_memory(
     assert found["utterances"] == 300
     assert found["outcomes"]["left"] > 20, found["outcomes"]
     assert set(found["outcomes"]) <= {"complete", "left", "refused"}
-    assert found["free_ms"]["n"] == found["outcomes"]["left"]
+    assert found["free_ms"]["n"] >= found["outcomes"]["left"]  # a cancel may cross the end
     assert found["active_after"] == 0
     assert found["rss_mb"]["growth"] < 0.02, found["rss_mb"]

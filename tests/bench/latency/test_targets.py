@@ -17,7 +17,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.service.client import connect, hear, send, stream_url
+from tests.service.client import PATIENCE_S, connect, hear, send, stream_url
 from tests.service.fake_engine import FRAME, RATE, FakeEngine
 from tts_spec.bench.latency.baseline import BaselineTarget, speaker
 from tts_spec.bench.latency.elevenlabs import ElevenLabsTarget
@@ -36,7 +36,7 @@ LONG = "word " * 300  # 4,200 frames
 async def spoken(target: Target, request: Request) -> Utterance:
     now = time.perf_counter_ns()
     utterance = Utterance(request, 0, now, now)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await target.speak(utterance)
     return utterance
 
@@ -83,13 +83,15 @@ async def test_elevenlabs_whole_text_and_by_the_word(fake: FakeEngine) -> None:
     assert (fake.sessions[0].options.seed, fake.sessions[0].options.voice) == (5, "ben")
 
 
-async def test_elevenlabs_leaving_and_refusal(fake: FakeEngine) -> None:
-    async with elevenlabs(fake) as target:
+async def test_elevenlabs_leaving_and_refusal() -> None:
+    engine = FakeEngine(frame_s=FRAME / RATE)  # so that it is not over before we leave
+    async with elevenlabs(engine) as target:
         left = await spoken(target, Request(LONG, leave=Leave.DISCONNECT, leave_after_s=0.05))
         assert left.outcome is Outcome.LEFT
-        assert await asyncio.to_thread(fake.wait_for, lambda: fake.active == 0)
-        fake.refusal = SpeechError("overloaded", "no room")
+        assert await asyncio.to_thread(engine.wait_for, lambda: engine.active == 0)
+        engine.refusal = SpeechError("overloaded", "no room")
         refused = await spoken(target, Request("Hello"))
+    engine.close()
     assert (refused.outcome, refused.error) == (Outcome.REFUSED, "system_busy: no room")
 
 
@@ -98,16 +100,22 @@ async def test_native_text_by_the_word(fake: FakeEngine) -> None:
     async with native(fake) as target:
         utterance = await spoken(target, Request(words, words_per_s=10))
     assert utterance.playback().audio_ns == fake.sessions[0].frames * FRAME * SECOND // RATE
-    whole, playable = utterance.end_to_end_ms(), utterance.first_playable_ms()
+    whole = utterance.end_to_end_ms()
     assert whole is not None
-    assert playable is not None
     assert whole >= 900  # the last word comes after 900 ms
-    assert playable < 800  # and the first was spoken before
+
+
+async def test_native_text_by_the_word_is_spoken_while_it_comes(fake: FakeEngine) -> None:
+    async with native(fake) as target:
+        utterance = await spoken(target, Request("one two", words_per_s=0.001, leave=Leave.CANCEL))
+    assert utterance.outcome is Outcome.LEFT
+    assert utterance.arrivals
+    assert fake.sessions[0]._received == "one "
 
 
 @pytest.mark.parametrize("leave", Leave)
 async def test_e34_native_leaving_frees_the_slot(leave: Leave) -> None:
-    engine = FakeEngine(frame_s=0.005)
+    engine = FakeEngine(frame_s=FRAME / RATE)  # LONG takes more than a minute
     async with native(engine) as target:
         utterance = await spoken(target, Request(LONG, leave=leave, leave_after_s=0.05))
     engine.close()
@@ -117,11 +125,11 @@ async def test_e34_native_leaving_frees_the_slot(leave: Leave) -> None:
     assert engine.sessions[0].cancelled
     free, cancel = utterance.free_ms(), utterance.cancel_ms()
     assert free is not None
-    assert 0 < free < 2000
+    assert free > 0
     assert utterance.end_to_end_ms() is None
     if leave is Leave.CANCEL:
         assert cancel is not None
-        assert cancel < 1000
+        assert 0 <= cancel <= free
     else:
         assert cancel is None  # nobody is there to hear what followed
 
@@ -132,7 +140,7 @@ async def test_native_an_engine_slower_than_real_time_shows_as_underruns() -> No
         utterance = await spoken(target, Request("Hello there you."))
     engine.close()
     playback = utterance.playback()
-    assert len(playback.underruns) >= 3
+    assert playback.underruns  # a busy machine may hear several pieces at once
     assert playback.min_lead_ns is not None
     assert playback.min_lead_ns < 0
 
@@ -231,7 +239,7 @@ async def test_openai_refusals_failures_and_leaving() -> None:
         refused = await spoken(target, Request("429"))
         failed = await spoken(target, Request("500"))
         left = await spoken(target, Request("on and on", leave=Leave.DISCONNECT, leave_after_s=0.05))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await gone.wait()
     assert (refused.outcome, refused.error) == (Outcome.REFUSED, 'HTTP 429: {"error":"no"}')
     assert failed.outcome is Outcome.FAILED
@@ -258,14 +266,25 @@ async def test_a_baseline_speaks_a_sentence_at_a_time_one_listener_at_a_time() -
     assert sorted(spoken_texts) == ["First one."] * 2 + ["Second one."] * 2
     assert all(each.outcome is Outcome.COMPLETE and len(each.arrivals) == 2 for each in two)
     slow = await spoken(target, Request("First one. Second one.", words_per_s=10))
-    gap = slow.gaps_ms()[0]
-    assert gap >= 150  # the second sentence's last word comes 200 ms after the first's
+    assert slow.sent_ns is not None
+    came_ms = [(arrival.at_ns - slow.sent_ns) / 1e6 for arrival in slow.arrivals]
+    assert came_ms[0] >= 100 + 50  # its last word comes after 100 ms
+    assert came_ms[1] >= 300 + 50
+    await target.close()
+
+
+async def test_who_leaves_a_baseline_waits_for_the_sentence_being_spoken() -> None:
+    now = [0]
+
+    def speak(sentence: str) -> Pcm:
+        now[0] += 50_000_000
+        return np.zeros(RATE // 2, np.float32)
+
+    target = BaselineTarget(speak, clock=lambda: now[0])
     left = await spoken(target, Request("First one. Second one. Third one.", leave=Leave.CANCEL, leave_after_s=0.01))
     await target.close()
     assert (left.outcome, len(left.arrivals)) == (Outcome.LEFT, 1)
-    free = left.free_ms()
-    assert free is not None
-    assert free >= 30  # the sentence being spoken is finished first
+    assert left.free_ms() == 40  # 10 ms after the first sentence it leaves, 50 ms after it the second is finished
 
 
 async def test_a_baseline_that_breaks_is_a_failure() -> None:
