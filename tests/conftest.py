@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.bundles import write_tiny_bundle
 from tts_spec.synthesizer import Synthesizer
+
+# The same examples every time, however slow the machine: whether a change may land is not left to chance. To look for more:
+# ``pytest --hypothesis-profile explore``.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")
