@@ -16,6 +16,7 @@ import torch
 from models.kernels import Ints, embed
 from models.kv_cache import KvCache
 from models.packed import PackedCache
+from models.pass_graph import CudaGraph, GraphMaker, PassGraphs
 from models.products import Floats
 from models.slots import MAX_ROWS, SlotContent
 from models.speech_lm import OFFSETS, SpeechLm
@@ -162,8 +163,13 @@ class Request(NamedTuple):
 class LmBatch:
     """``lm`` with ``slots`` preallocated. Not thread-safe: one owner."""
 
-    def __init__(self, lm: SpeechLm, slots: int, taps: Sequence[int] = ()) -> None:
-        """``taps``: numbers of layers after which residuals are kept for ``LogitSource.features``."""
+    def __init__(
+        self, lm: SpeechLm, slots: int, taps: Sequence[int] = (), make_graph: GraphMaker | None = None
+    ) -> None:
+        """``taps``: numbers of layers after which residuals are kept for ``LogitSource.features``.
+
+        ``make_graph``: where no kernel of ours does them, passes are such graphs of static shape; on CUDA ``CudaGraph`` by default.
+        """
         self.lm = lm
         self.taps = tuple(taps)
         self.packed = lm.packed()
@@ -171,10 +177,16 @@ class LmBatch:
         self.device = lm.tokens.weight.device
         self.dtype = torch.float32 if self.packed else lm.tokens.weight.dtype  # of vectors and sums
         self.cache: KvCache | PackedCache
+        self._graphs: PassGraphs | None = None
+        if make_graph is None and self.device.type == "cuda":
+            make_graph = CudaGraph
         if self.packed:
             self.cache = self.packed.transformer.cache(slots)
-        else:
+        elif make_graph is None:
             self.cache = KvCache(lm.config.transformer, slots, self.dtype, self.device)
+        else:
+            self.cache = KvCache(lm.config.transformer, slots + 1, self.dtype, self.device)
+            self._graphs = PassGraphs(lm, self.cache, self.taps, make_graph)
         self._free = list(range(slots))
         self._taken: dict[int, LmStream] = {}
 
@@ -252,6 +264,8 @@ class LmBatch:
             assert isinstance(self.cache, PackedCache)
             features = self.packed.transformer.finish(x, self.cache, counts, parents, self.taps, layers, begun)
             logits = self.packed.heads(features[:, -1], due)
+        elif self._graphs is not None:
+            features, logits = self._graphs(x, counts, parents, due)
         else:
             assert isinstance(self.cache, KvCache)
             features, logits = self._torch_pass(x, self.cache, counts, parents, due)
@@ -278,6 +292,8 @@ class LmBatch:
         if self.packed is not None:
             assert isinstance(self.cache, PackedCache)
             states = self.packed.transformer.begin(x, self.cache, counts, layers, self.taps)
+        elif self._graphs is not None:
+            states = self._graphs(x, counts, None, items[:, 3], layers)[0]
         else:
             assert isinstance(self.cache, KvCache)
             inputs = torch.from_numpy(x).to(self.device, self.dtype)

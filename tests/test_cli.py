@@ -131,7 +131,14 @@ def test_bench_speculation_ends_with_one_json_object(tiny_bundle: Path) -> None:
     arguments = ["bench", "speculation", "--sentences", "1", "--repeats", "1", "--bundle", str(tiny_bundle)]
     result = CliRunner().invoke(app, [*arguments, "--dtype", "float32", "--json"])
     report = json.loads(result.stdout.splitlines()[-1])
-    assert [row["drafter"] for row in report["rows"]] == ["none", "model", "early-exit", "medusa", "lookahead"]
+    assert [row["drafter"] for row in report["rows"]] == [
+        "none",
+        "model",
+        "early-exit",
+        "medusa",
+        "lookahead",
+        "auto",
+    ]
     assert report["equal"] is True
     plain, model, *_ = report["rows"]
     assert (plain["tau"], plain["acceptance_by_position"]) == (1, [])

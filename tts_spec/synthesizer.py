@@ -16,7 +16,8 @@ import torch
 from models.bundle import Bundle, BundleError, load
 from tts_spec.engine.local import LocalEngine
 from tts_spec.engine.options import EngineOptions
-from tts_spec.engine.plan import plan
+from tts_spec.engine.plan import SpeechPlan, plan
+from tts_spec.engine.policy import Policy
 from tts_spec.engine.port import Event
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.text.frontend import Frontend
@@ -34,6 +35,7 @@ class Synthesizer:
         self.bundle = bundle
         self.frontend = frontend
         self._engine: LocalEngine | None = None
+        self._policies: list[Policy] = []  # of streams that are over
 
     @classmethod
     def load(
@@ -84,8 +86,8 @@ class Synthesizer:
 
         Options are a SpeakOptions or its fields as keywords, not both. Raises SpeechError for a bad one.
         """
-        stream = SpeechStream(self.bundle, self.frontend, plan(self.bundle.manifest, _options(options, fields)))
-        return _run(stream, [text] if isinstance(text, str) else text)
+        planned = plan(self.bundle.manifest, _options(options, fields))
+        return self._run(planned, [text] if isinstance(text, str) else text)
 
     def speak(self, text: str, options: SpeakOptions | None = None, **fields: Any) -> Speech:
         """Speak ``text`` and return it whole."""
@@ -141,6 +143,27 @@ class Synthesizer:
             feeding.cancel()
             session.cancel()
 
+    def _run(self, planned: SpeechPlan, pieces: Iterable[str]) -> Iterator[Chunk]:
+        try:  # what streams learnt of the machine goes on from one to the next; none is used by two at once
+            policy = self._policies.pop()
+        except IndexError:
+            policy = Policy(self.bundle.manifest)
+        stream = SpeechStream(self.bundle, self.frontend, planned, policy=policy)
+        try:
+            for piece in pieces:
+                stream.text(piece)
+                while stream.ready:
+                    chunk = stream.step()
+                    if chunk is not None:
+                        yield chunk
+            stream.end()
+            while not stream.finished:
+                chunk = stream.step()
+                if chunk is not None:
+                    yield chunk
+        finally:
+            self._policies.append(policy)
+
     def engine(self, options: EngineOptions | None = None) -> LocalEngine:
         """The engine of this bundle, started at the first call, which alone may give ``options``."""
         if self._engine is None:
@@ -154,20 +177,6 @@ class Synthesizer:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-
-
-def _run(stream: SpeechStream, pieces: Iterable[str]) -> Iterator[Chunk]:
-    for piece in pieces:
-        stream.text(piece)
-        while stream.ready:
-            chunk = stream.step()
-            if chunk is not None:
-                yield chunk
-    stream.end()
-    while not stream.finished:
-        chunk = stream.step()
-        if chunk is not None:
-            yield chunk
 
 
 def _options(options: SpeakOptions | None, fields: dict[str, Any]) -> SpeakOptions:

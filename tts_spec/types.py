@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Pcm = npt.NDArray[np.float32]  # [N] mono samples in [-1, 1]
 
-DrafterName = Literal["none", "model", "early-exit", "medusa", "lookahead", "feature"]
+DrafterName = Literal["none", "model", "early-exit", "medusa", "lookahead", "feature", "auto"]
 SpeculationMode = Literal["coupled", "ratio"]
 
 
@@ -97,8 +97,8 @@ class SpeakOptions:
     top_k: int | None = None  # 0 = off
     top_p: float | None = None  # 0 < top_p <= 1; 1 = off
     repetition_penalty: float | None = None  # 1 .. 2; 1 = off
-    drafter: DrafterName | None = None  # None = the bundle's default
-    gamma: int | None = None  # drafted tokens in a round, 0 .. 15
+    drafter: DrafterName | None = None  # None = auto: the fastest, none included, by what is measured
+    gamma: int | None = None  # drafted tokens in a round, 0 .. 15; by auto at most so many
     mode: SpeculationMode = (
         "coupled"  # "ratio": more drafts are accepted; same distribution, but not the same tokens as plain
     )
@@ -143,10 +143,11 @@ class SpeechStats:
     accepted: int
     tried_by_codebook: tuple[int, ...]  # drafts compared, by the codebook due (0: with ADVANCE and END)
     accepted_by_codebook: tuple[int, ...]
-    drafter: str
+    drafter: str  # as asked for
     gamma: int
     seed: int
     token_hash: str  # SHA-256 over the committed token stream
+    passes_by_drafter: dict[str, int] = field(default_factory=dict)  # target passes, by who guessed for them
 
     @property
     def rtf(self) -> float:

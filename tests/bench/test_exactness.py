@@ -23,7 +23,7 @@ from tts_spec.types import SpeakOptions, SpeechError
 
 GAMMAS = (2, 7)
 TEMPERATURES = (0.0, 1.0)
-SETTINGS = 4 * len(GAMMAS) * len(TEMPERATURES)  # drafters model, early-exit, medusa and lookahead
+SETTINGS = 5 * len(GAMMAS) * len(TEMPERATURES)  # drafters model, early-exit, medusa, lookahead and auto
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,8 @@ def test_the_command_compares_every_setting(tiny_bundle: Path) -> None:
     report = json.loads(result.stdout.splitlines()[-1])
     assert report["equal"] == report["compared"] == 2 * SETTINGS
     assert (report["unequal"], report["complete"], report["mismatches"]) == (0, True, [])
+    assert {cell["drafter"] for cell in report["cells"]} == {"model", "early-exit", "medusa", "lookahead", "auto"}
+    assert all(cell["equal"] == 1 for cell in report["cells"])
     assert {(cell["dtype"], cell["gamma"], cell["temperature"]) for cell in report["cells"]} == {
         (dtype, gamma, temperature)
         for dtype in ("float32", "bfloat16")

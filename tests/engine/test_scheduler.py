@@ -133,31 +133,33 @@ def test_speculation_shrinks_and_stops_as_the_batch_grows() -> None:
     gammas = [costs.best_gamma(sessions, 15) for sessions in (1, 2, 4, 8, 16, 64)]
     assert gammas[0] >= 3
     assert gammas == sorted(gammas, reverse=True)
-    assert gammas[-1] == 0
+    assert costs.pays(1, gammas[0])
+    assert not costs.pays(64, gammas[-1])
 
 
 def test_useless_drafts_turn_speculation_off() -> None:
     acceptance = Acceptance()
     for _ in range(500):
         acceptance.observe(4, 0, 4)
-    assert round_costs(LinearCost(0.002, 0.0001), LinearCost(0.0005, 0), acceptance).best_gamma(1, 15) == 0
+    costs = round_costs(LinearCost(0.002, 0.0001), LinearCost(0.0005, 0), acceptance)
+    assert not costs.pays(1, costs.best_gamma(1, 15))
 
 
 def test_drafts_must_pay_for_the_work_beside_the_passes_and_by_a_margin() -> None:
     """Where passes alone would leave a draft a small gain, what proposing and checking it costs decides."""
     target, draft, good = LinearCost(0.002, 0.0001), LinearCost(0.0001, 0.0), Acceptance(prior=0.9)
-    assert round_costs(target, draft, good).best_gamma(4, 7) > 0
-    assert round_costs(target, draft, good, LinearCost(0.0001, 0.001)).best_gamma(4, 7) == 0
+    assert round_costs(target, draft, good).pays(4, 3)
+    assert not any(round_costs(target, draft, good, LinearCost(0.0001, 0.001)).pays(4, gamma) for gamma in GAMMAS)
     for share in (0.95 * (WORTH - 1), 1.2 * (WORTH - 1)):  # one draft brings so much for nothing
         rare = Acceptance(prior=share)
         free = round_costs(LinearCost(0.002, 0.0), LinearCost(0.0, 0.0), rare)
-        assert (free.best_gamma(1, 1) == 1) == (share > WORTH - 1)
+        assert free.pays(1, 1) == (share > WORTH - 1)
 
 
 def test_gamma_keeps_within_what_is_asked_for() -> None:
     cheap = round_costs(LinearCost(0.01, 0.0), LinearCost(0.0, 0.0), Acceptance(prior=0.9))
     assert cheap.best_gamma(1, 4) == 4
-    assert cheap.best_gamma(1, 0) == 0
+    assert cheap.best_gamma(1, 1) == 1
     assert max(GAMMAS) == 15
 
 

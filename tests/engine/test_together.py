@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,49 @@ def test_any_schedule_gives_every_stream_what_it_gets_alone(
             assert number == quitter
     assert max(record.streams for record in records if record.network == "target") > 1
     assert [networks.target.open([1.0, 0.0], 1.0).slot for _ in range(slots)] == list(range(slots))  # all came back
+
+
+@pytest.mark.parametrize("schedule", range(12))
+def test_a_policy_at_random_changes_no_token(tiny: Synthesizer, schedule: int) -> None:
+    """Drafter and gamma change from round to round, also while a stream is parked, with others in the batch that change theirs."""
+    rng = random.Random(schedule)
+    networks = SharedNetworks(tiny.bundle, slots=3)
+    names = tiny.bundle.manifest.drafter_names
+    streams, hashes = [], []
+    for number in range(3):
+        options = SpeakOptions(seed=10 * schedule + number, temperature=(0.9, 0.0)[number % 3 == 2])
+        plain = tiny.speak(TEXTS[number], replace(options, drafter="none"))
+        hashes.append(plain.stats.token_hash)
+        stream = SpeechStream(tiny.bundle, tiny.frontend, plan(tiny.bundle.manifest, options), networks)
+        stream.text(TEXTS[number])
+        stream.end()
+        streams.append(stream)
+    while live := [stream for stream in streams if not stream.finished]:
+        for stream in live:
+            if rng.random() < 0.3:
+                stream.drafter, stream.gamma = rng.choice(names), rng.randint(0, 15)
+            if rng.random() < 0.05:
+                stream.park()
+                stream.unpark()
+        for outcome in together([stream.step for stream in live if rng.random() < 0.9]):
+            assert outcome.error is None
+    assert [stream.stats().token_hash for stream in streams] == hashes
+    assert all(len(stream.stats().passes_by_drafter) > 2 for stream in streams)
+    for stream in streams:
+        assert sum(stream.stats().passes_by_drafter.values()) == stream.stats().target_passes
+        stream.close()
+    for batch in (networks.target, *networks.drafters.values()):  # every slot came back
+        assert [batch.open([1.0, 0.0], 1.0).slot for _ in range(3)] == [0, 1, 2]
+
+
+def test_passes_outside_are_recorded_too(tiny: Synthesizer) -> None:
+    records: list[PassRecord] = []
+    networks = SharedNetworks(tiny.bundle, 1, records.append)
+    stream = open_stream(tiny, networks, 0)
+    for _ in range(20):
+        stream.step()
+    assert {record.network for record in records} == {"target", "model"}
+    assert sum(record.network == "target" for record in records) == stream.stats().target_passes
 
 
 def test_drafts_of_many_streams_by_the_targets_own_layers_are_one_pass(tiny: Synthesizer) -> None:

@@ -40,7 +40,7 @@ class Words:
         self.most_frames = 0
         self.holding = False
         self._chunks = 0
-        self.gamma = 0
+        self.drafter, self.gamma = "none", 0
         self.plan = None
         self.finished = False
         self.hurried: list[tuple[float, bool]] = []
@@ -122,8 +122,8 @@ class Costs:
     def first_audio_s(self, sessions: int) -> float:
         return sessions * self._world.round_s
 
-    def gamma(self, *_: object) -> int:
-        return 0
+    def choose(self, *_: object) -> tuple[str, int]:
+        return "none", 0
 
     def observe_pass(self, _: object) -> None: ...
 

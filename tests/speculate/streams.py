@@ -232,6 +232,20 @@ def other_noise_drafter(script: Script, sampler: Sampler, small: LmStream, targe
     return ModelDrafter(small, script, Sampler(sampler.options, sampler.vocabulary, seed=999_983))
 
 
+class SwitchingDrafter:
+    """Another drafter from round to round, as ``auto`` may have it; which, the position says."""
+
+    name = "switching"
+
+    def __init__(self, script: Script, sampler: Sampler, small: LmStream, target: LmStream) -> None:
+        makers = (no_drafter, sure_drafter, lookahead_drafter, medusa_drafter, sure_exit_drafter)
+        self._drafters = [make(script, sampler, small, target) for make in makers]
+
+    def propose(self, state: StreamState, count: int) -> Draft:
+        rng = random.Random(state.position // 9)  # long enough for one with a cache to fall behind
+        return rng.choice(self._drafters).propose(state, count)
+
+
 class RandomIdDrafter:
     """Any ids at all, cut at the first that is not legal."""
 
@@ -352,6 +366,7 @@ DRAFTERS: dict[str, MakeDrafter] = {
     "medusa": medusa_drafter,
     "early-exit": exit_drafter,
     "early-exit while sure": sure_exit_drafter,
+    "switching": SwitchingDrafter,
     "random ids": RandomIdDrafter,
     "random legal": RandomLegalDrafter,
 }

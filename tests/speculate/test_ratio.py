@@ -20,6 +20,7 @@ import pytest
 from models.lm_stream import StreamInput
 from models.speech_lm import NO_TOKEN
 from tests.speculate.streams import lm_stream, model_drafter, plain, random_text, run, small_lm
+from tts_spec.engine.policy import Choice, Done, Policy
 from tts_spec.speculate import ratio as module
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.noise import UniformNoise, Use
@@ -27,6 +28,7 @@ from tts_spec.speculate.ratio import OddsDrafter, ratio_round
 from tts_spec.speculate.round import Round, StreamState, speculative_round
 from tts_spec.speculate.sampling import Distribution, Sampler, SamplingOptions
 from tts_spec.speculate.script import Allowed, Script, ScriptState, Vocabulary
+from tts_spec.synthesizer import Synthesizer
 
 VOCABULARY = Vocabulary(codebooks=2, codebook_size=4)
 OPTIONS = SamplingOptions(0.8, top_k=4)  # four of codebook 0's options and ADVANCE: p and q do not share their support
@@ -227,6 +229,80 @@ def test_a_drafter_that_breaks_its_contract_is_caught(change: Callable[[Proposal
 
 def test_a_causal_choice_of_length_is_exact() -> None:
     assert is_the_target(speak(15_000, change=cut_after_what_it_is))
+
+
+class Auto:
+    """Another drafter and another number of drafts from round to round, as ``choose`` says; it is shown what came before, and
+    ``peek``, what the first drafter would propose now."""
+
+    name = "auto"
+
+    def __init__(self, choose: Callable[[StreamState, Callable[[], Proposal]], tuple[int, int]]) -> None:
+        target, small = tables()
+        script, sampler = Script(VOCABULARY, [10**9] * 50_000, [False] * 50_000), Sampler(OPTIONS, VOCABULARY, 1)
+        other = np.where(np.isfinite(small), -small, small).astype(np.float32)
+        self._drafters = [
+            ModelDrafter(Chain(table), script, sampler, likely_enough=0.0) for table in (small, other, target)
+        ]
+        self._choose = choose
+
+    def propose_with_odds(self, state: StreamState, count: int) -> Proposal:
+        drafter, gamma = self._choose(state, lambda: self._drafters[0].propose_with_odds(state, count))
+        return self._drafters[drafter].propose_with_odds(state, gamma)
+
+
+def by_the_past(state: StreamState, peek: Callable[[], Proposal]) -> tuple[int, int]:
+    """What was said last decides: drafts of the round before among it, right ones and wrong."""
+    last = state.inputs[-1].token
+    return (last + state.position) % 3, (0, 1, 2, 3)[last % 4]
+
+
+def by_the_draft(state: StreamState, peek: Callable[[], Proposal]) -> tuple[int, int]:
+    """Another drafter where the first one's draft does not please: the decision has seen the draft."""
+    return (0, 3) if VOCABULARY.option(peek()[0][0]) != 1 else (1, 3)
+
+
+def no_more_by_the_draft(state: StreamState, peek: Callable[[], Proposal]) -> tuple[int, int]:
+    """The counter-example of DSpark: whether to draft depends on the draft."""
+    return 0, 3 if VOCABULARY.option(peek()[0][0]) != 1 else 0
+
+
+def by_the_noise(state: StreamState, peek: Callable[[], Proposal]) -> tuple[int, int]:
+    """The noise of the draft alone is enough."""
+    noise = Sampler(OPTIONS, VOCABULARY, 1).uniform.of_round(Use.DRAFT, state.position, 1)[0]
+    return (0, 3) if noise < 0.5 else (1, 0)
+
+
+@pytest.mark.parametrize("choose", [by_the_past, by_the_draft, no_more_by_the_draft, by_the_noise])
+def test_a_policy_is_exact_if_it_is_causal_and_caught_if_not(
+    choose: Callable[[StreamState, Callable[[], Proposal]], tuple[int, int]],
+) -> None:
+    auto = Auto(choose)
+    outcome = speak(15_000, lambda target, _, *rest: ratio_round(target, auto, *rest))
+    assert is_the_target(outcome) == (choose is by_the_past)
+
+
+def test_the_policy_of_the_product_keeps_the_distribution(tiny: Synthesizer) -> None:
+    """It looks often here, and learns from what it saw: the choice depends on rounds before, their rejected drafts included."""
+    policy = Policy(tiny.bundle.manifest, look_share=0.9)
+    names = [name for name in tiny.bundle.manifest.drafter_names if name != "none"]
+    now = Choice("none", 0)
+    auto = Auto(lambda state, peek: (names.index(now.drafter) % 3 if now.gamma else 0, now.gamma))
+    used: set[str] = set()
+
+    def auto_round(target: Chain, _: object, script: Script, sampler: Sampler, state: StreamState, gamma: int) -> Round:
+        nonlocal now
+        now = policy.choose(1, "ratio", gamma)
+        used.add(now.drafter)
+        done = ratio_round(target, auto, script, sampler, state, gamma)
+        # A round is as long as its drafts, rejected ones above all: the worst for a policy that would not be causal.
+        policy.observe_round(
+            [Done(now, "ratio", done)], 0.001 * (1 + done.drafted + 3 * (done.drafted - done.accepted))
+        )
+        return done
+
+    assert is_the_target(speak(15_000, auto_round))
+    assert used == {"none", *names}
 
 
 @pytest.mark.parametrize(("old", "accepted"), [("# Draft.", 0), ("uniform * q[option] < p[option]", 1)])

@@ -20,7 +20,8 @@ from rich.table import Table
 
 from models.bundle import Bundle
 from models.evaluation.sentences import held_out_sentences
-from tts_spec.engine.plan import SpeechPlan, plan
+from tts_spec.engine.plan import SpeechPlan, drafter_choices, plan
+from tts_spec.engine.policy import Policy
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.speculate.round import Round
 from tts_spec.speculate.sampling import GREEDY_BELOW
@@ -30,14 +31,15 @@ from tts_spec.types import Pcm, SpeakOptions, SpeechError
 
 GAMMAS = (1, 2, 4, 7)
 TEMPERATURES = (0.0, 0.7, 1.0)
+LOOK_SHARE = 0.5  # of the time in ``auto``
 ROUNDINGS = 2  # epsilons of the largest score: two passes, each off by two half-epsilons
 
 
 class SilentStream(SpeechStream):
     """A stream that keeps its decisions and makes no audio."""
 
-    def __init__(self, bundle: Bundle, frontend: Frontend, plan: SpeechPlan) -> None:
-        super().__init__(bundle, frontend, plan)
+    def __init__(self, bundle: Bundle, frontend: Frontend, plan: SpeechPlan, policy: Policy | None = None) -> None:
+        super().__init__(bundle, frontend, plan, policy=policy)
         self.decisions: tuple[int, ...] = ()
         self.margin: tuple[float, float] | None = None
         self._watched: int | None = None
@@ -136,11 +138,15 @@ def run(synthesizers: dict[str, Synthesizer], n: int, seconds: float | None, con
 
 def _settings(synthesizers: dict[str, Synthesizer]) -> int:
     """Comparisons of one utterance."""
-    drafters = sum(len(each.bundle.manifest.drafter_names) - 1 for each in synthesizers.values())
+    drafters = sum(len(drafter_choices(each.bundle.manifest)) - 1 for each in synthesizers.values())
     return drafters * len(GAMMAS) * len(TEMPERATURES)
 
 
 def _comparisons(synthesizers: dict[str, Synthesizer], texts: tuple[str, ...]) -> Iterator[Comparison]:
+    # ``auto`` as it is, but that it looks much oftener: what changes from round to round is what may go wrong.
+    policies = {
+        dtype: Policy(synthesizer.bundle.manifest, look_share=LOOK_SHARE) for dtype, synthesizer in synthesizers.items()
+    }
     for index, text in enumerate(texts):
         for dtype, synthesizer in synthesizers.items():
             manifest = synthesizer.bundle.manifest
@@ -149,18 +155,18 @@ def _comparisons(synthesizers: dict[str, Synthesizer], texts: tuple[str, ...]) -
                 options = SpeakOptions(voice=voice, seed=index, temperature=temperature, drafter="none")
                 planned = plan(manifest, options)
                 plain = _stream(synthesizer, planned).run(text)
-                for drafter in manifest.drafter_names[1:]:
+                for drafter in drafter_choices(manifest)[1:]:
                     for gamma in GAMMAS:
                         other = dataclasses.replace(planned, drafter=drafter, gamma=gamma)
                         comparison = Comparison(dtype, drafter, gamma, temperature, index, voice, equal=True)
-                        drafted = _stream(synthesizer, other).run(text)
+                        drafted = _stream(synthesizer, other, policies[dtype]).run(text)
                         if drafted.stats().token_hash != plain.stats().token_hash:
                             comparison = _explained(comparison, synthesizer, planned, text, plain, drafted)
                         yield comparison
 
 
-def _stream(synthesizer: Synthesizer, planned: SpeechPlan) -> SilentStream:
-    return SilentStream(synthesizer.bundle, synthesizer.frontend, planned)
+def _stream(synthesizer: Synthesizer, planned: SpeechPlan, policy: Policy | None = None) -> SilentStream:
+    return SilentStream(synthesizer.bundle, synthesizer.frontend, planned, policy)
 
 
 def _explained(

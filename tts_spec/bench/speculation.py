@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from models.evaluation.sentences import held_out_sentences
-from tts_spec.engine.plan import plan
-from tts_spec.engine.stream import SpeechStream
+from tts_spec.engine.plan import drafter_choices, plan
+from tts_spec.engine.policy import Policy
+from tts_spec.engine.stream import SpeechStream, StreamDrafter
 from tts_spec.speculate.round import Draft, StreamState
 from tts_spec.synthesizer import Synthesizer
 from tts_spec.types import SpeakOptions
@@ -39,16 +41,17 @@ class _Tally:
     taken_at: list[int] = field(default_factory=lambda: [0] * 16)
     draft_s: float = 0.0
     hashes: list[str] = field(default_factory=list)
+    passes_by_drafter: Counter[str] = field(default_factory=Counter)
 
 
 class _TimedStream(SpeechStream):
-    """A stream that keeps the seconds its drafter takes."""
+    """A stream that keeps the seconds its drafters take."""
 
     draft_s = 0.0
 
-    def run(self, text: str, tally: _Tally) -> None:
-        """Speak ``text``; where in their lines drafts were right goes into ``tally``."""
-        propose = self._drafter.propose
+    def _make_drafter(self, name: str) -> StreamDrafter:
+        drafter = super()._make_drafter(name)
+        propose = drafter.propose
 
         def timed(state: StreamState, count: int) -> Draft:
             started = time.perf_counter()
@@ -56,7 +59,11 @@ class _TimedStream(SpeechStream):
             self.draft_s += time.perf_counter() - started
             return draft
 
-        self._drafter.propose = timed  # type: ignore[method-assign]
+        drafter.propose = timed  # type: ignore[method-assign]
+        return drafter
+
+    def run(self, text: str, tally: _Tally) -> None:
+        """Speak ``text``; where in their lines drafts were right goes into ``tally``."""
         self.text(text)
         self.end()
         while not self.finished:
@@ -71,8 +78,9 @@ def run(synthesizer: Synthesizer, sentences: int, repeats: int, console: Console
     """Measure; the result is ``{"rows": [...], "equal": bool}``, ratios over the row ``none``."""
     texts = held_out_sentences()[:sentences]
     manifest = synthesizer.bundle.manifest
-    names = list(manifest.drafter_names)
+    names = list(drafter_choices(manifest))
     tallies = {name: _Tally() for name in names}
+    policy = Policy(manifest)  # of the row ``auto``: what it has learnt goes on from sentence to sentence, as in use
     for name in names:  # warm
         synthesizer.speak(texts[0], drafter=name)
     for _ in range(repeats):
@@ -80,7 +88,7 @@ def run(synthesizer: Synthesizer, sentences: int, repeats: int, console: Console
         for index, text in enumerate(texts):
             for name in names:
                 voice = manifest.voices[index % len(manifest.voices)].name
-                spent[name] += _speak(synthesizer, text, voice, name, index, tallies[name])
+                spent[name] += _speak(synthesizer, policy, text, voice, name, index, tallies[name])
         for name in names:
             tallies[name].seconds.append(spent[name])
     rows = [_row(name, tallies[name], tallies["none"]) for name in names]
@@ -95,15 +103,19 @@ def run(synthesizer: Synthesizer, sentences: int, repeats: int, console: Console
     }
 
 
-def _speak(synthesizer: Synthesizer, text: str, voice: str, drafter: str, seed: int, tally: _Tally) -> float:
+def _speak(
+    synthesizer: Synthesizer, policy: Policy, text: str, voice: str, drafter: str, seed: int, tally: _Tally
+) -> float:
     """Speak once; returns the seconds spent in rounds."""
     options = SpeakOptions(voice=voice, drafter=drafter, seed=seed)  # type: ignore[arg-type]
-    stream = _TimedStream(synthesizer.bundle, synthesizer.frontend, plan(synthesizer.bundle.manifest, options))
+    planned = plan(synthesizer.bundle.manifest, options)
+    stream = _TimedStream(synthesizer.bundle, synthesizer.frontend, planned, policy=policy)
     stream.run(text, tally)
     stats = stream.stats()
     tally.draft_s += stream.draft_s
     tally.tokens += stats.tokens
     tally.passes += stats.target_passes
+    tally.passes_by_drafter.update(stats.passes_by_drafter)
     tally.drafted += stats.drafted
     tally.accepted += stats.accepted
     tally.work_s += stats.wall_s
@@ -123,6 +135,7 @@ def _row(name: str, tally: _Tally, plain: _Tally) -> dict[str, Any]:
         "drafter": name,
         "tokens_per_s": round(tally.tokens / sum(tally.seconds), 1),
         "tau": round(tally.tokens / tally.passes, 3),
+        "passes_by_drafter": dict(tally.passes_by_drafter),
         "ratio": round(statistics.median(ratios), 3),
         "ratio_spread": [round(min(ratios), 3), round(max(ratios), 3)],
         "acceptance": round(tally.accepted / tally.drafted, 3) if tally.drafted else None,

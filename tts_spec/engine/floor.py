@@ -189,7 +189,8 @@ class Floor:
         due = []
         for session in batch:
             assert session.stream is not None
-            session.stream.gamma = self.governor.gamma(session.options, session.stream.plan, len(batch))
+            chosen = self.governor.choose(session.stream.plan, len(batch))
+            session.stream.drafter, session.stream.gamma = chosen
             slack_s = session.slack(now)
             heard = session.heard_at is not None
             session.stream.most_frames = most_frames(slack_s, session.audio_s, self._frame_s, pace) if heard else 1

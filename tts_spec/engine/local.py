@@ -21,7 +21,7 @@ from tts_spec.engine.floor import Floor
 from tts_spec.engine.governor import Governor
 from tts_spec.engine.local_session import LocalSession
 from tts_spec.engine.options import EngineOptions
-from tts_spec.engine.plan import plan
+from tts_spec.engine.plan import AUTO, drafter_choices, plan
 from tts_spec.engine.port import EngineInfo, Listener
 from tts_spec.engine.stream import SpeechStream
 from tts_spec.engine.together import SharedNetworks
@@ -57,7 +57,7 @@ class LocalEngine:
         self._closing = False
         self._turn_began: float | None = None
         voices = tuple(VoiceInfo(v.name, v.language, v.gender, v.description) for v in manifest.voices)
-        self._info = EngineInfo(bundle.codec.sample_rate, voices, manifest.drafter_names, manifest.default_drafter)
+        self._info = EngineInfo(bundle.codec.sample_rate, voices, drafter_choices(manifest), AUTO)
         self._thread = threading.Thread(target=self._run, name="tts-engine", daemon=True)
         self._thread.start()
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from models.bundle import Manifest
 from tts_spec.engine.port import check_choices
 from tts_spec.speculate.sampling import SamplingOptions
 from tts_spec.types import SpeakOptions, SpeculationMode
 from tts_spec.voice_mix import voice_weights
+
+AUTO: Final = "auto"  # the drafter of who names none: what is fastest at the moment
+
+
+def drafter_choices(manifest: Manifest) -> tuple[str, ...]:
+    """What a request may name as its drafter."""
+    return (*manifest.drafter_names, AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +28,8 @@ class SpeechPlan:
     speed: float
     seed: int
     sampling: SamplingOptions
-    drafter: str
-    gamma: int
+    drafter: str  # or AUTO: whoever runs the stream chooses before each round
+    gamma: int  # drafts of a round; at most so many by AUTO
     mode: SpeculationMode
 
 
@@ -31,10 +39,10 @@ def plan(manifest: Manifest, options: SpeakOptions) -> SpeechPlan:
     Raises SpeechError ``unknown_voice`` or ``invalid_value`` naming the field and what is allowed.
     """
     names = [voice.name for voice in manifest.voices]
-    check_choices(options, names, manifest.drafter_names)
+    check_choices(options, names, drafter_choices(manifest))
     shares = voice_weights(options.voice or names[0], names)
     weights = tuple(shares.get(name, 0.0) for name in names)
-    drafter = options.drafter if options.drafter is not None else manifest.default_drafter
+    drafter = options.drafter if options.drafter is not None else AUTO
     gamma = options.gamma if options.gamma is not None else manifest.default_gamma
     defaults = manifest.sampling
 

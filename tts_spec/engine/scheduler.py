@@ -17,7 +17,7 @@ YOUNG_S = 0.3  # a playback shorter than this has chunks of one frame if need be
 LATE = 4  # frames of a chunk when it is too late anyway
 HOLD_S = 0.5  # with so much slack a chunk waits until others have one, too: the codec decodes them together
 MARGIN = 1.5  # a chunk may take this much longer than expected without a gap
-GAMMAS = (0, 1, 2, 3, 4, 5, 7, 9, 11, 15)
+GAMMAS = (1, 2, 3, 4, 5, 7, 9, 11, 15)
 WORTH = 1.03  # times as many tokens a second as without drafts; what is learnt of costs is not exact
 
 
@@ -107,14 +107,19 @@ class RoundCosts:
         passes = self.target.of(sessions * (drafts + 1)) + drafts * self.draft.of(sessions)
         return passes + sessions * self.step.of(drafts)
 
+    def goodput(self, sessions: int, gamma: int) -> float:
+        """Tokens a second of each of ``sessions``."""
+        return self.acceptance.tokens(gamma) / self.of(sessions, gamma)
+
     def best_gamma(self, sessions: int, most: int) -> int:
-        """Drafts a session (0 to ``most``) that give most tokens a second at this batch; none unless they bring ``WORTH`` more."""
+        """Drafts a session (1 to ``most``) that give most tokens a second at this batch; of equals the fewest."""
+        return max(
+            (gamma for gamma in GAMMAS if gamma <= most), key=lambda gamma: (self.goodput(sessions, gamma), -gamma)
+        )
 
-        def goodput(gamma: int) -> float:
-            return self.acceptance.tokens(gamma) / self.of(sessions, gamma)
-
-        best = max((gamma for gamma in GAMMAS if gamma <= most), key=lambda gamma: (goodput(gamma), -gamma))
-        return best if goodput(best) > WORTH * goodput(0) else 0
+    def pays(self, sessions: int, gamma: int) -> bool:
+        """Whether so many drafts give at least ``WORTH`` times the tokens of none."""
+        return self.goodput(sessions, gamma) > WORTH * self.goodput(sessions, 0)
 
     def load(self, sessions: int, gamma: int, tokens_per_s: float, codec_share: float) -> float:
         """Share of the engine's time that ``sessions`` live sessions need.

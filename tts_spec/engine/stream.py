@@ -14,11 +14,13 @@ from collections.abc import Callable
 import numpy as np
 
 from models.bundle import Bundle
+from models.lm_stream import LmStream
 from tts_spec.audio.renderer import Renderer
 from tts_spec.engine.passage import Passage, SpokenPhoneme
-from tts_spec.engine.plan import SpeechPlan
+from tts_spec.engine.plan import AUTO, SpeechPlan
+from tts_spec.engine.policy import Choice, Done, Policy
 from tts_spec.engine.scheduler import RAMP
-from tts_spec.engine.together import SharedNetworks
+from tts_spec.engine.together import SharedNetworks, ignore
 from tts_spec.engine.word_clock import WordClock
 from tts_spec.speculate.drafters import ModelDrafter, NoDrafter
 from tts_spec.speculate.early_exit import EarlyExitDrafter
@@ -34,6 +36,7 @@ from tts_spec.types import Chunk, Pcm, SpeechStats, SpeechWarning
 PHONEMES_AHEAD = 48  # the next clause is phonemised when fewer are left
 FORGET_EVERY = 256  # phonemes
 
+StreamDrafter = NoDrafter | ModelDrafter | EarlyExitDrafter | MedusaDrafter | LookaheadDrafter
 Frame = tuple[int, ...]  # K codes
 Silence = float  # seconds
 
@@ -47,12 +50,18 @@ class SpeechStream:
         frontend: Frontend,
         plan: SpeechPlan,
         networks: SharedNetworks | None = None,
+        policy: Policy | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``networks``: those shared with other streams; by default the stream has its own caches."""
-        networks = networks or SharedNetworks(bundle, slots=1)
+        """``networks``: those shared with other streams; by default the stream has its own caches. ``policy``: decides, where ``plan`` says
+        ``auto``, how each round of this one stream drafts; without one whoever runs the stream sets ``drafter`` and ``gamma``.
+        """
+        self._policy = policy if plan.drafter == AUTO else None
+        networks = networks or SharedNetworks(bundle, 1, self._policy.observe_pass if self._policy else ignore)
         self.plan = plan
-        self.gamma = plan.gamma  # drafts of the next round; the engine may lower it
+        # How the next round drafts.
+        self.drafter = bundle.manifest.default_drafter if plan.drafter == AUTO else plan.drafter
+        self.gamma = plan.gamma
         self.most_frames = RAMP[-1]  # of the next chunk, if RAMP has more; the engine lowers it where there is no time
         self.holding = False  # set by the engine: a chunk that is due waits for those of others
         self._clock = clock
@@ -63,24 +72,12 @@ class SpeechStream:
         self._passage = Passage(frontend, british=plan.british)
         self._script = Script.empty(self._vocabulary)
         self._phonemes: list[SpokenPhoneme] = []
+        self._bundle = bundle
+        self._networks = networks
         self._target = networks.target.open(plan.voice_weights, plan.speed)
-        self._models = [self._target]
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
-        self._drafter: NoDrafter | ModelDrafter | EarlyExitDrafter | MedusaDrafter | LookaheadDrafter = NoDrafter()
-        if plan.drafter == "lookahead":
-            self._drafter = LookaheadDrafter(self._script)
-        elif plan.drafter == "early-exit":
-            assert networks.early_exit is not None
-            self._drafter = EarlyExitDrafter(networks.early_exit.open(self._target), self._script, self._sampler)
-        elif plan.drafter == "medusa":
-            assert bundle.medusa is not None
-            self._drafter = MedusaDrafter(bundle.medusa, self._script, self._sampler)
-        elif plan.drafter != "none":
-            model = networks.drafters[plan.drafter].open(plan.voice_weights, plan.speed)
-            self._models.append(model)
-            self._drafter = ModelDrafter(
-                model, self._script, self._sampler, tell=model.told if model.batch.lm.condition is not None else None
-            )
+        self._drafters: dict[str, StreamDrafter] = {}  # those used so far
+        self._models: dict[str, LmStream] = {}  # of those that have one: at most a slot of each drafter's cache
         self._renderer = Renderer(networks.codec)
         self._sample_rate = bundle.codec.sample_rate
         self._frame_s = bundle.codec.frame_samples / bundle.codec.sample_rate
@@ -98,6 +95,7 @@ class SpeechStream:
         self._tokens = self._passes = self._drafted = self._accepted = self._samples = 0
         self._tried_by_book = [0] * config.codebooks
         self._accepted_by_book = [0] * config.codebooks
+        self._passes_by_drafter: dict[str, int] = {}
         self._work_s = self._rounds_s = 0.0
         self._first_audio_s: float | None = None
         self._hash = hashlib.sha256()
@@ -131,18 +129,18 @@ class SpeechStream:
 
     def park(self) -> None:
         """Give the slots back for as long as there is nothing to do; ``unpark`` comes before the next ``step``."""
-        for model in self._models:
+        for model in (self._target, *self._models.values()):
             model.park()
 
     def unpark(self) -> None:
         """Take slots again and go on as if nothing had been. Raises ValueError when there are none."""
-        for model in self._models:
+        for model in (self._target, *self._models.values()):
             model.unpark()
 
     def close(self) -> None:
         """Give the slots back; the stream is over. Idempotent."""
         self.finished = True
-        for model in self._models:
+        for model in (self._target, *self._models.values()):
             model.close()
 
     @property
@@ -165,15 +163,7 @@ class SpeechStream:
         while self._passage.has_more and len(self._script) - self._state.script.phoneme < PHONEMES_AHEAD:
             self._read()
         if not self._waits:
-            round_started = self._clock()
-            if self.plan.mode == "ratio":
-                done = ratio_round(self._target, self._drafter, self._script, self._sampler, self._state, self.gamma)
-            else:
-                done = speculative_round(
-                    self._target, self._drafter, self._script, self._sampler, self._state, self.gamma
-                )
-            self._rounds_s += self._clock() - round_started
-            self._commit(done)
+            self._commit(self._round())
         dry = self._waits and not self._passage.has_more
         last = dry and self._passage.ended
         while self._flush_marks and self._flush_marks[0] <= self._state.script.phoneme:
@@ -189,6 +179,19 @@ class SpeechStream:
             return None
         return self._chunk(pcm, flushed, last)
 
+    def _round(self) -> Round:
+        started = self._clock()
+        if self._policy is not None:
+            self.drafter, self.gamma = self._policy.choose(1, self.plan.mode, self.plan.gamma)
+        drafter = self._ready_drafter(self.drafter)
+        do = ratio_round if self.plan.mode == "ratio" else speculative_round
+        done = do(self._target, drafter, self._script, self._sampler, self._state, self.gamma)
+        seconds = self._clock() - started
+        if self._policy is not None:
+            self._policy.observe_round([Done(Choice(self.drafter, self.gamma), self.plan.mode, done)], seconds)
+        self._rounds_s += self._clock() - started
+        return done
+
     def _read(self) -> None:
         """Take the next clause into the script and the models."""
         flushes = self._passage.flushes
@@ -197,11 +200,41 @@ class SpeechStream:
             cap = round(self._caps[phoneme.symbol] / min(self.plan.speed, 1.0))
             self._script.append(cap, end=phoneme.ends_sentence)
         self._phonemes += phonemes
-        for model in self._models:
-            model.extend([phoneme.window for phoneme in phonemes])
+        self._tell(self._target)
         self._warnings += warnings
         if self._passage.flushes > flushes and not (self._passage.ended and not self._passage.has_more):
             self._flush_marks.append(len(self._script))  # the flush that ``end`` implies is not the caller's
+
+    def _tell(self, model: LmStream) -> None:
+        """Let ``model`` know the phonemes it does not know yet."""
+        known = model.dropped + len(model.entry)
+        if known < len(self._phonemes):
+            model.extend([phoneme.window for phoneme in self._phonemes[known:]])
+
+    def _ready_drafter(self, name: str) -> StreamDrafter:
+        """The drafter ``name``, made where it is used first, and told what it missed."""
+        if name not in self._drafters:
+            self._drafters[name] = self._make_drafter(name)
+        if name in self._models:
+            self._tell(self._models[name])
+        return self._drafters[name]
+
+    def _make_drafter(self, name: str) -> StreamDrafter:
+        if name == "none":
+            return NoDrafter()
+        if name == "lookahead":
+            return LookaheadDrafter(self._script)
+        if name == "early-exit":
+            assert self._networks.early_exit is not None
+            return EarlyExitDrafter(self._networks.early_exit.open(self._target), self._script, self._sampler)
+        if name == "medusa":
+            assert self._bundle.medusa is not None
+            return MedusaDrafter(self._bundle.medusa, self._script, self._sampler)
+        model = self._networks.drafters[name].open(self.plan.voice_weights, self.plan.speed)
+        model.forget(self._target.dropped)
+        self._models[name] = model
+        told = model.told if model.batch.lm.condition is not None else None
+        return ModelDrafter(model, self._script, self._sampler, tell=told)
 
     def _commit(self, done: Round) -> None:
         """Take a round's decisions into frames, words and counters."""
@@ -230,12 +263,13 @@ class SpeechStream:
         self._last_round = done
         self._tokens += len(done.decisions)
         self._passes += 1
+        self._passes_by_drafter[self.drafter] = self._passes_by_drafter.get(self.drafter, 0) + 1
         self._drafted += done.drafted
         self._accepted += done.accepted
         self._state = done.state
         oldest = done.state.inputs[0].phoneme  # a drafter that fell behind may ask for it yet
-        if oldest // FORGET_EVERY > self._models[0].dropped // FORGET_EVERY:
-            for model in self._models:
+        if oldest // FORGET_EVERY > self._target.dropped // FORGET_EVERY:
+            for model in (self._target, *self._models.values()):
                 model.forget(oldest // FORGET_EVERY * FORGET_EVERY)
 
     @property
@@ -308,4 +342,5 @@ class SpeechStream:
             gamma=self.plan.gamma,
             seed=self.plan.seed,
             token_hash=self._hash.hexdigest(),
+            passes_by_drafter=dict(self._passes_by_drafter),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import greenlet
 
@@ -31,14 +31,20 @@ class Outcome(Generic[T]):
     error: Exception | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PassRecord:
-    """One pass the hub made: of which network, over how many rows (LM) or frames (codec), in how many seconds."""
+class PassRecord(NamedTuple):
+    """One pass: of which network, over how many rows (LM) or frames (codec), in how many seconds."""
 
     network: str
     streams: int
     rows: int
     seconds: float
+
+
+Record = Callable[[PassRecord], None]
+
+
+def ignore(record: PassRecord) -> None:
+    """Nobody wants to know."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,11 +59,12 @@ class SharedBatch(LmBatch):
     """An ``LmBatch`` whose streams may ask from inside ``together``; elsewhere it does a pass at once."""
 
     name = "target"
+    record: Record = staticmethod(ignore)  # is told of passes outside
 
     def forward(self, requests: Sequence[Request]) -> list[Logits]:
         """See ``LmBatch.forward``."""
         if not _inside():
-            return super().forward(requests)
+            return _timed(self, requests, self.record)
         return [_ask(_Wish(self, request)) for request in requests]
 
     def serve(self, requests: Sequence[Request]) -> list[Logits]:
@@ -69,11 +76,12 @@ class SharedExit(ExitBatch):
     """An ``ExitBatch`` of the target, likewise."""
 
     name = "early-exit"
+    record: Record = staticmethod(ignore)  # is told of passes outside
 
     def forward(self, requests: Sequence[Request]) -> list[Logits]:
         """See ``ExitBatch.forward``."""
         if not _inside():
-            return super().forward(requests)
+            return _timed(self, requests, self.record)
         return [_ask(_Wish(self, request)) for request in requests]
 
     def serve(self, requests: Sequence[Request]) -> list[Logits]:
@@ -106,13 +114,17 @@ class SharedCodec:
 class SharedNetworks:
     """The networks of a bundle with room for ``slots`` streams each. One owner: one thread."""
 
-    def __init__(self, bundle: Bundle, slots: int) -> None:
+    def __init__(self, bundle: Bundle, slots: int, record: Record = ignore) -> None:
+        """``record`` is told of language models' passes that are done outside of ``together``."""
         self.target = SharedBatch(bundle.target, slots, bundle.manifest.taps)
         self.drafters = {name: SharedBatch(lm, slots) for name, lm in bundle.drafters.items()}
         for name, batch in self.drafters.items():
             batch.name = name
         self.early_exit = SharedExit(self.target, bundle.early_exit) if bundle.early_exit is not None else None
         self.codec = SharedCodec(bundle.codec)
+        for place in (self.target, *self.drafters.values(), self.early_exit):
+            if place is not None:
+                place.record = record
 
     @property
     def nbytes(self) -> int:
@@ -120,9 +132,16 @@ class SharedNetworks:
         return sum(batch.cache.nbytes for batch in (self.target, *self.drafters.values()))
 
 
-def together(
-    steps: Sequence[Callable[[], T]], record: Callable[[PassRecord], None] = lambda _: None
-) -> list[Outcome[T]]:
+def _timed(place: Any, requests: Sequence[Any], record: Record) -> list[Any]:
+    """One pass for all ``requests``, and what it took."""
+    rows = sum(_rows(request) for request in requests)
+    started = time.perf_counter()
+    answers: list[Any] = place.serve(requests)
+    record(PassRecord(place.name, len(requests), rows, time.perf_counter() - started))
+    return answers
+
+
+def together(steps: Sequence[Callable[[], T]], record: Record = ignore) -> list[Outcome[T]]:
     """Run all ``steps`` to their ends; one that raises ends alone. ``record`` is told of every pass."""
     outcomes: list[Outcome[T]] = [Outcome()] * len(steps)
     waiting: dict[int, _Wish] = {}
@@ -146,11 +165,7 @@ def together(
             indices = _next(waiting)
             wishes = [waiting.pop(index) for index in indices]
             place = wishes[0].place
-            started = time.perf_counter()
-            answers = place.serve([wish.request for wish in wishes])  # type: ignore[misc]
-            record(
-                PassRecord(place.name, len(wishes), sum(_rows(wish) for wish in wishes), time.perf_counter() - started)
-            )
+            answers = _timed(place, [wish.request for wish in wishes], record)
             for index, answer in zip(indices, answers, strict=True):
                 resume(index, answer)
     finally:
@@ -170,8 +185,8 @@ def _next(waiting: dict[int, _Wish]) -> list[int]:
     return [index for index, wish in waiting.items() if order(wish) == first]
 
 
-def _rows(wish: _Wish) -> int:
-    return wish.request[0].shape[-1] if isinstance(wish.place, SharedCodec) else len(wish.request[1])  # type: ignore[union-attr]
+def _rows(request: Request | tuple[Codes, Any]) -> int:
+    return len(request.inputs) if isinstance(request, Request) else request[0].shape[-1]
 
 
 def _inside() -> bool:
