@@ -24,6 +24,7 @@ from models.evaluation.transcribe import transcribe
 from service.options import ServerOptions
 from service.server import running
 from tests.audio.test_encoder import decode
+from tests.service.client import PATIENCE_S
 from tts_spec.audio.formats import AudioFormat
 from tts_spec.engine.process import ProcessEngine
 from tts_spec.engine.worker import EngineSetup
@@ -44,9 +45,9 @@ class Servers:
     wyoming_port: int
 
     def is_quiet(self) -> bool:
-        """Nobody is served and the engine holds nothing, within five seconds."""
-        for _ in range(50):
-            health = httpx.get(f"{self.url}/health").json()
+        """Nobody is served and the engine holds nothing any more."""
+        for _ in range(round(10 * PATIENCE_S)):
+            health = httpx.get(f"{self.url}/health", timeout=PATIENCE_S).json()
             if not health["sessions"]["active"] and not health["engine"]["active"]:
                 return True
             threading.Event().wait(0.1)
@@ -77,7 +78,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
-    assert started.wait(120)
+    assert started.wait(PATIENCE_S)
     yield found[0]
     loop.call_soon_threadsafe(stop.set)
     thread.join()
@@ -100,7 +101,7 @@ def run(servers: Servers, tmp_path: Path) -> Run:
             env=os.environ | {"SSL_CERT_FILE": str(servers.authority), "PYTHONPATH": ""},
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=5 * PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-4000:]

@@ -11,12 +11,11 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.audio.test_encoder import decode
 from tests.clients.conftest import Servers, says_it
-from tests.demo.conftest import browser  # noqa: F401 - a fixture
+from tests.demo.conftest import PATIENCE_MS, browser  # noqa: F401 - a fixture
 from tts_spec.audio.formats import AudioFormat
 
 pytestmark = [pytest.mark.clients, pytest.mark.browser, pytest.mark.anyio]
 TEXT = "The weather is nice today, and the sun is shining."
-PATIENCE_MS = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +26,7 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def page_of(browser: Browser, servers: Servers) -> AsyncIterator[Page]:  # noqa: F811
     page = await browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     await page.goto(servers.url)
     await expect(page.get_by_label("Voice")).to_be_enabled()
     yield page

@@ -11,13 +11,14 @@ from wyoming.event import Event
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
 
 from tests.clients.conftest import Servers, says_it
+from tests.service.client import PATIENCE_S
 
 pytestmark = pytest.mark.clients
 TEXT = "The weather is nice today, and the sun is shining."
 
 
 async def _speak(port: int, events: list[Event], until: str) -> tuple[bytes, int]:
-    async with asyncio.timeout(30), AsyncTcpClient("127.0.0.1", port) as client:
+    async with asyncio.timeout(PATIENCE_S), AsyncTcpClient("127.0.0.1", port) as client:
         for event in events:
             await client.write_event(event)
         audio, rate = bytearray(), 0

@@ -11,7 +11,7 @@ from livekit.agents import APIConnectOptions, APIError, tts
 from livekit.plugins import elevenlabs, openai
 
 TEXT = "The weather is nice today, and the sun is shining."
-ONCE = APIConnectOptions(max_retry=0, timeout=10)
+ONCE = APIConnectOptions(max_retry=0, timeout=120)
 
 
 def words(text: str) -> list[str]:
@@ -66,7 +66,7 @@ async def main() -> None:
         else:
             plugin = openai.TTS(voice=voice, api_key="anything", base_url=f"{url}/v1")
         result: dict[str, object] = {}
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             if scenario == "interruption":
                 await interrupted(plugin)
             if scenario in ("error", "empty"):

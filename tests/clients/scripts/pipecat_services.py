@@ -87,7 +87,7 @@ async def converse(service: FrameProcessor, act: Callable[[Say, Ear], Awaitable[
             await worker.queue_frame(frame)
 
     async def play() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await ready.wait()
             await act(say, ear)
         await worker.queue_frame(EndFrame())
