@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 
@@ -25,3 +26,5 @@ if os.access(
     Path(__file__).parent, os.W_OK
 ):  # else numba takes the user's cache, and only an installation changes the sources
     os.environ.setdefault("NUMBA_CACHE_DIR", str(_cache_folder()))
+    if "numba" in sys.modules:  # it was imported before, and has looked at the environment already
+        sys.modules["numba"].core.config.reload_config()

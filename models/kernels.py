@@ -8,6 +8,8 @@ numba. Knows arrays only.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -210,3 +212,35 @@ def decide(hidden: Floats, heads: Words, pairs: bool, due: Ints, sizes: Ints, ou
                 size = sizes[book]
                 out[rows[c], :size] = made[c, :size]
                 out[rows[c], size:] = -np.inf
+
+
+# What ``follow`` needs of a model: tables of tokens and counts, then what ``run_pass`` and ``decide`` want, in this order.
+Network = tuple[Any, ...]
+
+
+@numba.njit(cache=True, nogil=True)
+def follow(
+    network: Network, entry: Floats, inside: Floats, dropped: int, items: Ints, slot: int, start: int, added: Floats
+) -> Floats:
+    """Logits [longest head] after the last of ``items`` [N, 4] (token, phoneme, frames, due), a chain at ``start`` in ring ``slot``.
+
+    ``entry``, ``inside``, ``dropped``: see ``embed``. ``added`` [N, width] comes on top of the inputs, or [0, width]."""
+    (
+        tokens, counts, window, frequencies, weights, pairs, norms, biases, head_norms, eps, hidden, heads, keys, values,
+        head_words, sizes,
+    ) = network  # fmt: skip
+    number = len(items)
+    x = np.empty((number, tokens.shape[1]), np.float32)
+    embed(items, dropped, tokens, counts, entry, inside, x)
+    if len(added):
+        x += added
+    states = np.empty((number, 1, x.shape[1]), np.float32)
+    none = np.empty(0, np.int64)
+    run_pass(
+        x, np.full(1, slot), np.full(1, start), np.full(1, number), np.zeros(1, np.int64), none, window, frequencies, 0,
+        keys.shape[0], weights, pairs, norms, biases, head_norms, eps, hidden, heads, keys, values, none, states,
+    )  # fmt: skip
+    logits = np.empty((1, sizes.max()), np.float32)
+    decide(states[number - 1], head_words, pairs, items[number - 1 :, 3], sizes, logits)
+    last: Floats = logits[0]
+    return last

@@ -6,8 +6,8 @@ What a stream gets does not depend on who else is in the pass. Knows no sampling
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,13 @@ class ConditionedSource(LogitSource, Protocol):
     ) -> Logits:
         """See ``LogitSource.forward`` and ``Request.added``."""
 
+    @property
+    def compiled(self) -> bool:
+        """Whether there is ``follow``."""
+
+    def follow(self, kernel: Callable[..., int], inputs: Sequence[StreamInput], start: int, *rest: Any) -> int:
+        """See ``Line``; at most MAX_ROWS inputs -> how many decisions were made."""
+
 
 class Begun(NamedTuple):
     """A line of inputs that have been through the first layers only, and what they are there."""
@@ -90,9 +97,8 @@ class LmStream:
         with torch.inference_mode():
             weights = torch.tensor([list(voice_weights)], device=batch.device)
             self._speaker = lm.speaker(weights, torch.tensor([speed], device=batch.device))[0]  # [width]
-        self.entry: Floats = np.zeros(
-            (0, lm.config.transformer.width), np.float32
-        )  # [phonemes kept, width] of phoneme inputs
+        # [phonemes kept, width] of phoneme inputs
+        self.entry: Floats = np.zeros((0, lm.config.transformer.width), np.float32)
         self.inside = self.entry  # the same for the codec inputs that follow
 
     def extend(self, windows: Sequence[Sequence[int]]) -> None:
@@ -123,6 +129,15 @@ class LmStream:
     ) -> Logits:
         """``LmBatch.forward`` for this stream alone."""
         return self.batch.forward([Request(self, inputs, start, parents, added)])[0]
+
+    @property
+    def compiled(self) -> bool:
+        """See ``ConditionedSource``."""
+        return self.batch.packed is not None
+
+    def follow(self, kernel: Callable[..., int], inputs: Sequence[StreamInput], start: int, *rest: Any) -> int:
+        """``LmBatch.follow`` for this stream alone."""
+        return self.batch.follow([Line(self, inputs, start, kernel, rest)])[0]
 
     def told(self, states: Floats, later: int) -> Floats:
         """See ``SpeechLm.told``."""
@@ -160,6 +175,16 @@ class Request(NamedTuple):
     added: Floats | None = None  # [len(inputs), width] to be added to the vectors of the inputs
 
 
+class Line(NamedTuple):
+    """A stream's wish to make several decisions one after another in one compiled call."""
+
+    stream: LmStream
+    inputs: Sequence[StreamInput]  # at most MAX_ROWS
+    start: int  # position of the first
+    kernel: Callable[..., int]  # (``Network``, entry, inside, dropped, items, slot, start, *rest) -> decisions made
+    rest: tuple[Any, ...]
+
+
 class LmBatch:
     """``lm`` with ``slots`` preallocated. Not thread-safe: one owner."""
 
@@ -182,6 +207,7 @@ class LmBatch:
             make_graph = CudaGraph
         if self.packed:
             self.cache = self.packed.transformer.cache(slots)
+            self._network = self.packed.transformer.network(self.cache, self.packed.heads, self._tokens, self._counts)
         elif make_graph is None:
             self.cache = KvCache(lm.config.transformer, slots, self.dtype, self.device)
         else:
@@ -248,6 +274,16 @@ class LmBatch:
             for request, logits in zip(now, self._pass(now), strict=True):
                 parts[request.stream.slot].append(logits)
         return [np.concatenate(parts[request.stream.slot]) for request in requests]
+
+    def follow(self, lines: Sequence[Line]) -> list[int]:
+        """Run every line's kernel, one after another: each input and each decision but the last is a position fed, as by ``forward``."""
+        made = []
+        for stream, inputs, start, kernel, rest in lines:
+            self.cache.rewind(stream.slot, start)
+            vectors = stream.entry, stream.inside, stream.dropped
+            made.append(kernel(self._network, *vectors, np.array(inputs), stream.slot, start, *rest))
+            self.cache.advance([0] * stream.slot + [len(inputs) + made[-1] - 1])
+        return made
 
     def _pass(self, requests: Sequence[Request]) -> list[Logits]:
         counts = [0] * (requests[-1].stream.slot + 1)
@@ -349,13 +385,12 @@ class LmBatch:
         made = np.empty((len(items), self._tokens.shape[1]), np.float32)
         first = 0
         for stream, inputs, _, _, added in requests:
-            last = first + len(inputs)
-            embed(
-                items[first:last], stream.dropped, self._tokens, self._counts, stream.entry, stream.inside, made[first:last]
-            )  # fmt: skip
+            own = made[first : first + len(inputs)]
+            new = items[first : first + len(inputs)]
+            embed(new, stream.dropped, self._tokens, self._counts, stream.entry, stream.inside, own)
             if added is not None:
-                made[first:last] += added
-            first = last
+                own += added
+            first += len(inputs)
         return made
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from models.attention import FLOAT_COLUMNS, PAIR_COLUMNS
-from models.kernels import decide, run_pass
+from models.kernels import Network, decide, run_pass
 from models.products import BLOCK, Floats, Words, product
 from models.slots import MAX_ROWS, Slots, check_counts, check_parents
 from models.transformer_config import TransformerConfig
@@ -135,6 +135,14 @@ class PackedTransformer:
         """An empty cache for ``step``."""
         return PackedCache(self.config, slots, pairs=self.pairs)
 
+    def network(self, cache: PackedCache, heads: PackedHeads, tokens: Floats, counts: Floats) -> Network:
+        """For ``kernels.follow``."""
+        return (
+            tokens, counts, self.config.window, self._frequencies, self._weights, self.pairs, self._norms, self._biases,
+            self._head_norms, self._eps, self.config.hidden, self.config.heads, cache.keys, cache.values, heads.words,
+            heads.sizes,
+        )  # fmt: skip
+
     def step(
         self,
         x: Floats,
@@ -228,13 +236,13 @@ class PackedHeads:
         self.pairs = heads[0].dtype == torch.bfloat16
         self.sizes = np.array([len(head) for head in heads])
         packed = [pack(head, int(self.sizes.max())) for head in heads]
-        self._words = aligned((len(heads), *packed[0].shape), np.uint32)
-        np.stack(packed, out=self._words)
+        self.words = aligned((len(heads), *packed[0].shape), np.uint32)
+        np.stack(packed, out=self.words)
 
     def __call__(self, hidden: Floats, due: npt.NDArray[np.int64]) -> Floats:
         """``hidden`` [N, width] of any strides, the codebook ``due`` [N] -> logits [N, longest head], -inf past the end of shorter ones."""
         out = np.empty((len(hidden), int(self.sizes.max())), np.float32)
-        decide(hidden, self._words, self.pairs, due, self.sizes, out)
+        decide(hidden, self.words, self.pairs, due, self.sizes, out)
         return out
 
 

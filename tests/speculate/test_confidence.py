@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.speculate.streams import VOCABULARY, lm_stream, random_text, small_lm
-from tts_spec.speculate.drafters import ModelDrafter, chance
+from tts_spec.speculate.drafters import ModelDrafter
+from tts_spec.speculate.line import chance
 from tts_spec.speculate.noise import GumbelNoise
 from tts_spec.speculate.round import StreamState, speculative_round
 from tts_spec.speculate.sampling import Sampler, SamplingOptions

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from models.lm_stream import LmStream, Logits, StreamInput
 from tests.speculate.streams import VOCABULARY, WINDOW, lm_stream, random_text, run, small_lm
@@ -45,20 +46,25 @@ def test_it_recovers_after_rounds_without_it(skipped: int, monkeypatch: pytest.M
     state = StreamState()
     drafted = accepted = 0
     fed: list[int] = []
-    forward = same.forward
+    forward, follow = same.forward, same.follow
 
     def counted(inputs: Sequence[StreamInput], *rest: Any, **named: Any) -> Logits:
         fed.append(len(inputs))
         return forward(inputs, *rest, **named)
 
+    def counted_line(kernel: Callable[..., int], inputs: Sequence[StreamInput], *rest: Any) -> int:
+        fed.append(len(inputs))
+        return follow(kernel, inputs, *rest)
+
     monkeypatch.setattr(same, "forward", counted)
+    monkeypatch.setattr(same, "follow", counted_line)
     while not script.waits(state.script):
         for number in range(3):  # with it
             if not script.waits(state.script):
                 fed.clear()
                 done = speculative_round(target, drafter, script, sampler, state, 4)
                 state, drafted, accepted = done.state, drafted + done.drafted, accepted + done.accepted
-                assert number == 0 or max(fed, default=0) <= 6  # it has caught up: only what was decided since
+                assert number == 0 or max(fed) <= 6  # it has caught up: only what was decided since
         until = state.position + skipped
         while state.position < until and not script.waits(state.script):  # without it
             state = speculative_round(target, NoDrafter(), script, sampler, state, 0).state
@@ -95,3 +101,38 @@ def test_it_proposes_nothing_past_the_known_text() -> None:
     drafts = ModelDrafter(small, script, sampler, likely_enough=0.0).propose(StreamState(), 15).decisions
     assert len(drafts) == 5  # one frame and END
     assert drafts[-1] == VOCABULARY.end
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tell", [False, True])
+@pytest.mark.parametrize("options", [SamplingOptions(0.7), SamplingOptions(1.0, 20, 0.9, 1.3), SamplingOptions(0.0)])
+def test_a_compiled_line_is_what_passes_one_by_one_give(
+    options: SamplingOptions, tell: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a whole text: tails, frame boundaries, phonemes that end, rivals, text that is not known yet; bit by bit, margins included."""
+    text = random_text(random.Random(5), 24)
+    target = lm_stream(small_lm(dtype=dtype))
+    models = [lm_stream(small_lm(width=32, layers=1, seed=2, conditioned=True, dtype=dtype)) for _ in range(2)]
+    script, sampler = Script.empty(VOCABULARY), Sampler(options, VOCABULARY, 7)
+    compiled, stepwise = (
+        ModelDrafter(model, script, sampler, tell=model.told if tell else None, likely_enough=0.2) for model in models
+    )
+    rng, state, lengths = random.Random(6), StreamState(), set[int]()
+    while len(script) < len(text.caps) or not script.waits(state.script):
+        if script.waits(state.script):
+            text.append_to(script, (target, *models), min(len(text.caps), len(script) + rng.randint(1, 3)))
+        gamma = rng.randint(1, 15)
+        for _ in range(1 if rng.random() < 0.9 else 40):  # now and then it falls far behind
+            if script.waits(state.script):
+                break
+            state = speculative_round(target, NoDrafter(), script, sampler, state, 0).state
+        if script.waits(state.script):
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(LmStream, "compiled", False)
+            expected = stepwise.propose(state, gamma)
+        made = compiled.propose(state, gamma)
+        assert (list(made.decisions), list(made.parents)) == (list(expected.decisions), list(expected.parents))
+        lengths.add(len(made.decisions))
+        state = speculative_round(target, compiled, script, sampler, state, gamma).state
+    assert len(lengths) > 4

@@ -18,7 +18,7 @@ import greenlet
 from models.bundle import Bundle
 from models.codec.codec import Codec, Codes, Pcm
 from models.exit_stream import ExitBatch
-from models.lm_stream import LmBatch, Logits, Request
+from models.lm_stream import Line, LmBatch, Logits, Request
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class _Wish:
     """What a step waits for: logits of its request, or the PCM of codes."""
 
     place: SharedBatch | SharedExit | SharedCodec
-    request: Request | tuple[Codes, Any]
+    request: Request | Line | tuple[Codes, Any]
 
 
 class SharedBatch(LmBatch):
@@ -67,9 +67,18 @@ class SharedBatch(LmBatch):
             return _timed(self, requests, self.record)
         return [_ask(_Wish(self, request)) for request in requests]
 
-    def serve(self, requests: Sequence[Request]) -> list[Logits]:
-        """One pass for all."""
-        return super().forward(requests)
+    def follow(self, lines: Sequence[Line]) -> list[int]:
+        """See ``LmBatch.follow``."""
+        if not _inside():
+            return _timed(self, lines, self.record)
+        return [_ask(_Wish(self, line)) for line in lines]
+
+    def serve(self, requests: Sequence[Request | Line]) -> list[Any]:
+        """One pass for all; lines one after another."""
+        passes = [request for request in requests if isinstance(request, Request)]
+        logits = iter(super().forward(passes) if passes else ())
+        lines = iter(super().follow([request for request in requests if isinstance(request, Line)]))
+        return [next(logits if isinstance(request, Request) else lines) for request in requests]
 
 
 class SharedExit(ExitBatch):
@@ -134,9 +143,9 @@ class SharedNetworks:
 
 def _timed(place: Any, requests: Sequence[Any], record: Record) -> list[Any]:
     """One pass for all ``requests``, and what it took."""
-    rows = sum(_rows(request) for request in requests)
     started = time.perf_counter()
     answers: list[Any] = place.serve(requests)
+    rows = sum(_rows(request, answer) for request, answer in zip(requests, answers, strict=True))
     record(PassRecord(place.name, len(requests), rows, time.perf_counter() - started))
     return answers
 
@@ -185,7 +194,9 @@ def _next(waiting: dict[int, _Wish]) -> list[int]:
     return [index for index, wish in waiting.items() if order(wish) == first]
 
 
-def _rows(request: Request | tuple[Codes, Any]) -> int:
+def _rows(request: Request | Line | tuple[Codes, Any], answer: Any) -> int:
+    if isinstance(request, Line):
+        return len(request.inputs) + int(answer) - 1
     return len(request.inputs) if isinstance(request, Request) else request[0].shape[-1]
 
 

@@ -5,18 +5,21 @@ Knows the stream's state and a small model; knows nothing of the target.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from models.lm_stream import ConditionedSource, StreamInput
 from models.products import Floats
+from models.slots import MAX_ROWS
+from models.speech_lm import NO_TOKEN
+from tts_spec.speculate.line import chance, draft_line
 from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import Draft, StreamState, legal_prefix
-from tts_spec.speculate.sampling import Distribution, Sampler, draw
+from tts_spec.speculate.sampling import HISTORY, Distribution, Sampler, draw
 from tts_spec.speculate.script import Script
 
 Row = npt.NDArray[np.float32]  # [codebook_size + 2] logits of one position
@@ -29,11 +32,15 @@ TAIL_RIGHT = 0.6  # chance of a recycled sample
 RIVAL_RIGHT = 0.4  # chance of the second choice where the first is wrong
 RIVAL_WORTH = 0.16  # chance at which a second choice is worth its row
 
+NOTHING_TOLD = np.zeros((0, 0), np.float32)
 
-def chance(margin: float) -> float:
-    """Of a match with the target, of a guess whose noisy score lies so far above the next one. Measured on the starter voice (LOG.md);
-    where another voice differs it costs time, no exactness."""
-    return 1.0 - 0.72 * math.exp(-0.62 * margin)
+
+class Guess(NamedTuple):
+    """A draft, and how sure its drafter is."""
+
+    decision: int
+    second: int  # what it would be without that one
+    margin: float  # see ``Sampler.choose_two``
 
 
 class NoDrafter:
@@ -68,20 +75,31 @@ class LineDrafter(ABC):
         those it is least sure of, its second choice, if it may still propose more."""
         drafts = legal_prefix(self._script, state, state.tail[:count]) if state.script.due == 0 else []
         right = TAIL_RIGHT ** len(drafts)
+        guesses = self._guess(state, drafts, count, right)
+        line = [*drafts, *(guess.decision for guess in guesses)]
         rivals: list[tuple[float, int, int]] = []  # chance to be right, place in the line, decision
+        for place, guess in enumerate(guesses, len(drafts)):
+            this = chance(guess.margin)
+            if (worth := right * (1 - this) * RIVAL_RIGHT) >= RIVAL_WORTH:
+                rivals.append((worth, place, guess.second))
+            right *= this
+        rivals = sorted(rivals, reverse=True)[: count - len(line)]
+        decisions = [*line, *(decision for _, _, decision in rivals)]
+        return Draft(decisions, [*range(-1, len(line) - 1), *(place - 1 for _, place, _ in rivals)])
+
+    def _guess(self, state: StreamState, drafts: list[int], count: int, right: float) -> list[Guess]:
+        """Own decisions behind ``drafts``, which are right with chance ``right``, up to ``count`` in all."""
+        guesses: list[Guess] = []
 
         def choose(logits: Row, at: StreamState) -> int:
             nonlocal right
-            allowed = self._script.allowed(at.script)
-            decision, second, margin = self._sampler.choose_two(logits, allowed, at.inputs, at.position)
-            rivals.append((right * (1 - chance(margin)) * RIVAL_RIGHT, at.position - state.position, second))
-            right *= chance(margin)
-            return decision
+            guess = Guess(*self._sampler.choose_two(logits, self._script.allowed(at.script), at.inputs, at.position))
+            guesses.append(guess)
+            right *= chance(guess.margin)
+            return guess.decision
 
-        line = self._extend(state, drafts, count, choose, lambda: right >= self._likely_enough)
-        worth = sorted((rival for rival in rivals if rival[0] >= RIVAL_WORTH), reverse=True)[: count - len(line)]
-        decisions = [*line, *(decision for _, _, decision in worth)]
-        return Draft(decisions, [*range(-1, len(line) - 1), *(place - 1 for _, place, _ in worth)])
+        self._extend(state, list(drafts), count, choose, lambda: right >= self._likely_enough)
+        return guesses
 
     def propose_with_odds(self, state: StreamState, count: int) -> list[tuple[int, Distribution]]:
         """Its own decisions under noise of their own, each with the probabilities it was drawn from."""
@@ -129,6 +147,46 @@ class ModelDrafter(LineDrafter):
         self._valid = 0  # stream position up to which the cache surely holds committed inputs
         self._fed: list[StreamInput] = []  # what it holds from ``_valid`` on; drafts among it may have been rejected
 
+    def _guess(self, state: StreamState, drafts: list[int], count: int, right: float) -> list[Guess]:
+        """See ``LineDrafter``: the same in one compiled call, where the model's passes are compiled."""
+        if not self._model.compiled:
+            return super()._guess(state, drafts, count, right)
+        script, at = self._script, state
+        inputs = list[StreamInput]()
+        for draft in drafts:
+            at = at.after(script, draft)
+            inputs.append(at.inputs[-1])
+        most, first = count - len(drafts), at.script.phoneme
+        if most <= 0 or right < self._likely_enough or script.waits(at.script):
+            return []
+        inputs = self._catch_up(state) + inputs
+        start = at.position + 1 - len(inputs)
+        told = self._told(state, len(inputs) - len(drafts), count)
+        if told is None:
+            told = NOTHING_TOLD
+        before = max(0, len(inputs) - MAX_ROWS)  # more than one pass takes
+        if before:
+            self._model.forward(inputs[:before], start - self._base, added=told[:before] if len(told) else None)
+        recent = [each.token for each in at.inputs[-HISTORY:]]
+        fed, pairs, margins = np.empty((most, 4), np.int64), np.empty((most, 2), np.int64), np.empty(most)
+        made = self._model.follow(
+            draft_line, inputs[before:], start + before - self._base, told[before:], script.vocabulary.codebooks,
+            script.vocabulary.codebook_size, np.array(script.caps[first : first + most]), np.array(script.ends[first : first + most]),
+            self._sampler.noise(at.position, most), np.array([NO_TOKEN] * (HISTORY - len(recent)) + recent),
+            *self._sampler.filters, right, self._likely_enough, fed, pairs, margins,
+        )  # fmt: skip
+        self._feed([*inputs, *(StreamInput(*item) for item in fed[: made - 1].tolist())], start, state.position)
+        if self._tell is not None:
+            del self._fed[1:]  # they will be told more when they are committed
+        made_pairs, made_margins = pairs[:made].tolist(), margins[:made].tolist()
+        return [Guess(one, two, margin) for (one, two), margin in zip(made_pairs, made_margins, strict=True)]
+
+    def _feed(self, new: list[StreamInput], start: int, position: int) -> None:
+        """The cache holds ``new`` at stream positions ``start`` and after, nothing behind; those up to ``position`` are committed."""
+        self._fed[start - self._valid :] = new
+        if start <= position:  # the committed inputs among them are never asked about again
+            self._fed, self._valid = self._fed[position - self._valid :], position
+
     def _extend(
         self,
         state: StreamState,
@@ -151,9 +209,7 @@ class ModelDrafter(LineDrafter):
             start = at.position + 1 - len(new)
             added = None if told is None else told[start - first : start - first + len(new)]
             logits = self._model.forward(new, start - self._base, added=added)[-1]
-            self._fed[start - self._valid :] = new
-            if start <= state.position:  # the committed inputs among them are never asked about again
-                self._fed, self._valid = self._fed[state.position - self._valid :], state.position
+            self._feed(new, start, state.position)
             drafts.append(choose(logits, at))
             states.append(at.after(script, drafts[-1]))
             new = [states[-1].inputs[-1]]

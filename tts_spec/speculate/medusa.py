@@ -10,7 +10,8 @@ import heapq
 from typing import NamedTuple
 
 from models.medusa import MedusaGuesses, PackedMedusa
-from tts_spec.speculate.drafters import RIVAL_RIGHT, TAIL_RIGHT, chance
+from tts_spec.speculate.drafters import RIVAL_RIGHT, TAIL_RIGHT
+from tts_spec.speculate.line import chance
 from tts_spec.speculate.noise import Use
 from tts_spec.speculate.round import Draft, StreamState
 from tts_spec.speculate.sampling import Distribution, Sampler, draw

@@ -27,12 +27,23 @@ class GumbelNoise:
     def at(self, position: int) -> npt.NDArray[np.float32]:
         """Noise of ``position`` (0, 1, ...), read-only."""
         block, row = divmod(position, _BLOCK)
+        noise: npt.NDArray[np.float32] = self._of(block)[row]
+        return noise
+
+    def line(self, position: int, count: int) -> npt.NDArray[np.float32]:
+        """That of ``count`` positions, at most 64, side by side."""
+        block, row = divmod(position, _BLOCK)
+        noise = self._of(block)[row : row + count]
+        if len(noise) < count:
+            noise = np.concatenate([noise, self._of(block + 1)[: count - len(noise)]])
+        return noise
+
+    def _of(self, block: int) -> npt.NDArray[np.float32]:
         if block not in self._blocks:
             self._blocks[block] = self._make(block)
             for old in [known for known in self._blocks if known <= block - _KEPT]:
                 del self._blocks[old]
-        noise: npt.NDArray[np.float32] = self._blocks[block][row]
-        return noise
+        return self._blocks[block]
 
     def _make(self, block: int) -> npt.NDArray[np.float32]:
         philox = np.random.Philox(key=np.array(self._key, np.uint64), counter=np.array([0, block, 0, 0], np.uint64))

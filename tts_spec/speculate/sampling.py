@@ -96,7 +96,7 @@ def _scores(
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_two(
+def best_two(
     logits: npt.NDArray[np.float32],
     noise: npt.NDArray[np.float32],
     audio: bool,
@@ -124,6 +124,19 @@ def _best_two(
     return best, second, scores[best] - scores[second]
 
 
+@numba.njit(cache=True, nogil=True)
+def seen_options(tokens: npt.NDArray[np.int64], first: int, size: int) -> npt.NDArray[np.int64]:
+    """Options of the codebook whose tokens begin at ``first`` that are among ``tokens``, each once."""
+    seen = np.empty(len(tokens), np.int64)
+    count = 0
+    for token in tokens:
+        option = token - first
+        if 0 <= option < size and not np.any(seen[:count] == option):
+            seen[count] = option
+            count += 1
+    return seen[:count]
+
+
 class Sampler:
     """Sampling of one stream. ``choose`` depends on its arguments, the options and the stream's key alone."""
 
@@ -132,7 +145,7 @@ class Sampler:
         self.vocabulary = vocabulary
         self._noise = GumbelNoise(seed, stream, vocabulary.codebook_size + 2)
         self.uniform = UniformNoise(seed, stream)
-        self._filters = (
+        self.filters = (  # of ``best_two``, its last four
             np.float32(options.repetition_penalty),
             np.float32(options.temperature if options.temperature >= GREEDY_BELOW else 0.0),
             options.top_k,
@@ -143,7 +156,7 @@ class Sampler:
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]
     ) -> npt.NDArray[np.float32]:
         """Deployed log-probabilities up to a constant, float32 [codebook_size + 2]; -inf = cannot be chosen (temperature above 0)."""
-        penalty, temperature, top_k, top_p = self._filters
+        penalty, temperature, top_k, top_p = self.filters
         scores: npt.NDArray[np.float32] = _scores(
             logits, allowed.audio, allowed.advance, allowed.end, self._seen(history), penalty, temperature, top_k, top_p
         )
@@ -168,8 +181,8 @@ class Sampler:
     ) -> tuple[int, int, float]:
         """``choose``, the decision it would be without that one, and by how much the first's score, noise included, lies above the
         second's (inf where there is no second): how sure the first is."""
-        penalty, temperature, top_k, top_p = self._filters
-        best, second, margin = _best_two(
+        penalty, temperature, top_k, top_p = self.filters
+        best, second, margin = best_two(
             logits, self._noise.at(position), allowed.audio, allowed.advance, allowed.end, self._seen(history), penalty,
             temperature, top_k, top_p,
         )  # fmt: skip
@@ -181,9 +194,13 @@ class Sampler:
         if self.options.repetition_penalty == 1.0:
             return _NONE_SEEN
         size = self.vocabulary.codebook_size
-        first = history[-1].due * size
-        tokens = {item.token for item in history[-HISTORY:]}
-        return np.array([token - first for token in tokens if first <= token < first + size], np.int64)
+        tokens = np.array([item.token for item in history[-HISTORY:]])
+        seen: npt.NDArray[np.int64] = seen_options(tokens, history[-1].due * size, size)
+        return seen
+
+    def noise(self, position: int, count: int) -> npt.NDArray[np.float32]:
+        """What is added to the scores of ``count`` positions from ``position`` on: [count, codebook_size + 2]."""
+        return self._noise.line(position, count)
 
     def distribution(
         self, logits: npt.NDArray[np.float32], allowed: Allowed, history: Sequence[StreamInput]

@@ -10,6 +10,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from numba.extending import register_jitable
+
+# The rules, for the classes below and for compiled code alike.
+
+
+@register_jitable
+def decision_of(option: int, due: int, codebooks: int, size: int) -> int:
+    """See ``Vocabulary.decision``."""
+    return due * size + option if option < size else codebooks * size + option - size
+
+
+@register_jitable
+def allowed_at(frames: int, due: int, cap: int, end: bool) -> tuple[bool, bool, bool]:
+    """(audio, advance, end) of ``Script.allowed`` on a phoneme that lasts at most ``cap`` frames; ``end``: it ends a sentence."""
+    if due:
+        return True, False, False
+    return frames < cap, frames >= 1 and not end, frames >= 1 and end
+
+
+@register_jitable
+def state_after(phoneme: int, frames: int, due: int, decision: int, codebooks: int, size: int) -> tuple[int, int, int]:
+    """(phoneme, frames, due) of ``Script.after``."""
+    if decision >= codebooks * size:
+        return phoneme + 1, 0, 0
+    return phoneme, frames + (1 if due == 0 else 0), (due + 1) % codebooks
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
@@ -28,8 +54,8 @@ class Vocabulary:
 
     def decision(self, option: int, due: int) -> int:
         """The decision behind ``option``, an index into the logits of codebook ``due``."""
-        size = self.codebook_size
-        return due * size + option if option < size else self.advance + option - size
+        decision: int = decision_of(option, due, self.codebooks, self.codebook_size)
+        return decision
 
     def option(self, decision: int) -> int:
         """Its index into the logits of its codebook."""
@@ -82,15 +108,8 @@ class Script:
 
     def allowed(self, state: ScriptState) -> Allowed:
         """What may be decided at ``state``, which must not be waiting."""
-        if state.due:
-            return Allowed(audio=True, advance=False, end=False)
-        may_leave = state.frames >= 1
-        end = self.ends[state.phoneme]
-        return Allowed(
-            audio=state.frames < self.caps[state.phoneme],
-            advance=may_leave and not end,
-            end=may_leave and end,
-        )
+        phoneme, frames, due = state
+        return Allowed(*allowed_at(frames, due, self.caps[phoneme], self.ends[phoneme]))
 
     def is_legal(self, state: ScriptState, decision: int) -> bool:
         """Whether ``decision`` may be taken at ``state``; False for any decision while waiting."""
@@ -105,7 +124,4 @@ class Script:
 
     def after(self, state: ScriptState, decision: int) -> ScriptState:
         """The state that follows a legal ``decision``."""
-        if decision >= self.vocabulary.advance:
-            return ScriptState(phoneme=state.phoneme + 1)
-        frames = state.frames + (state.due == 0)
-        return ScriptState(state.phoneme, frames, (state.due + 1) % self.vocabulary.codebooks)
+        return ScriptState(*state_after(*state, decision, self.vocabulary.codebooks, self.vocabulary.codebook_size))
