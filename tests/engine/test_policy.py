@@ -209,7 +209,9 @@ def test_gamma_follows_costs_and_chances(tiny: Synthesizer) -> None:
 
 
 def test_a_full_batch_drafts_nothing_and_a_small_one_does(tiny: Synthesizer) -> None:
-    machine = Machine(kinds(model=GOOD), row_s=0.0003)
+    machine = Machine(kinds(model=FAIR), row_s=0.0004)
+    assert machine.best(1) < 0.95 * machine.pace(Choice("none", 0), 1)
+    assert machine.best(12) == machine.pace(Choice("none", 0), 12)
     policy = Policy(tiny.bundle.manifest)
     for _ in range(60):
         machine.run(policy, 100, streams=1)

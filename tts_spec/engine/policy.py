@@ -201,9 +201,14 @@ class Policy:
         if drafter == "none" or not most:
             return PLAIN
         key = drafter, streams, most
-        if self._round % DECIDE_EVERY == 0 or key not in regime.gammas:
-            regime.gammas[key] = self._costs[mode, drafter].best_gamma(streams, most)
-        gamma = regime.gammas[key]
+        gamma = regime.gammas.get(key, max(each for each in GAMMAS if each <= most))
+        if self._round >= FIRST_LOOK and (self._round % DECIDE_EVERY == 0 or key not in regime.gammas):
+            costs = self._costs[mode, drafter]
+            best = costs.best_gamma(streams, most)
+            # A line that ends by itself is as good with many drafts allowed: what is expected of fewer must be clearly more.
+            if costs.goodput(streams, best) > BETTER * costs.goodput(streams, gamma):
+                gamma = best
+        regime.gammas[key] = gamma
         # One round of them has more drafts or fewer, lest what others would cost and bring be forgotten.
         other = self._round % (2 * DECIDE_EVERY) - DECIDE_EVERY // 2
         if other == 0:
@@ -218,9 +223,10 @@ class Policy:
         if look is not None:
             self._go_on(look, regime, drafter, tokens, seconds)
         elif drafter == regime.standing:
-            if regime.rounds > LOOK_ROUNDS:
+            if regime.rounds > FIRST_LOOK // 4:  # those before are slow: something is loaded, caches are cold
                 seconds = min(seconds, OUTLIER * tokens * regime.pace.value)
-            regime.pace.observe(seconds, tokens)
+            if regime.rounds >= FIRST_LOOK // 4:
+                regime.pace.observe(seconds, tokens)
             regime.rounds += 1
             if (
                 regime.rounds >= FIRST_LOOK
