@@ -58,7 +58,7 @@ def norm(x: Floats, scale: Floats, eps: np.float32, out: Floats) -> None:
     add_and_norm(x.copy(), np.zeros_like(x), scale, eps, out)
 
 
-@numba.njit(fastmath=FAST, cache=True, nogil=True)
+@numba.njit(fastmath=FAST, error_model="numpy", cache=True, nogil=True)  # no test for 0: so divisions are vectors
 def swiglu(gate_up: Floats, out: Floats) -> None:
     """``gate_up`` [N, at least 2 hidden] -> ``out`` [N, hidden]: SiLU of the first half times the second (Shazeer 2020)."""
     hidden = out.shape[1]

@@ -160,6 +160,21 @@ def test_a_node_of_a_tree_equals_its_position_in_a_chain(dtype: torch.dtype) -> 
         tree.keep(1, start, [0, 3, 5])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_heads", [1, 2, 5])
+def test_a_pass_of_several_rows_equals_passes_of_one(kv_heads: int, dtype: torch.dtype) -> None:
+    """Bit by bit, however the queries are cut into tiles (10, 5 and 2 of a row), before and behind the ring's end."""
+    config = TransformerConfig(width=80, layers=2, heads=10, kv_heads=kv_heads, hidden=96, window=40, head_dim=64)
+    packed = PackedTransformer(random_transformer(config, dtype))
+    generator = np.random.default_rng(7)
+    together, single = packed.cache(1), packed.cache(1)
+    for rows in [*range(1, 17), *range(16, 0, -1)]:
+        x = generator.normal(size=(rows, 80)).astype(np.float32)
+        got = packed.step(x.copy(), together, [rows])
+        alone = [packed.step(x[row : row + 1].copy(), single, [1]) for row in range(rows)]
+        assert np.array_equal(got, np.concatenate(alone))
+
+
 @pytest.mark.parametrize("parents", [[0, 1], [-1, 1], [-1], [-2, 0], [-1, 0, 1]])
 def test_parents_that_are_none(parents: list[int]) -> None:
     config = TransformerConfig(width=32, layers=1, heads=2, kv_heads=1, hidden=32, window=24)
