@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from models.exit_stream import ExitStream
-from tts_spec.speculate.drafters import LIKELY_ENOUGH, LineDrafter, Row
+from tts_spec.speculate.drafters import LineDrafter, Row
 from tts_spec.speculate.round import StreamState
 from tts_spec.speculate.sampling import Sampler
 from tts_spec.speculate.script import Script
+
+LIKELY_ENOUGH = 0.5  # see ``drafters``: two of the target's layers cost more than a small model
 
 
 class EarlyExitDrafter(LineDrafter):
