@@ -36,6 +36,7 @@ ENGINE_HELP = {
     "tokens_total": "Tokens committed.",
     "drafted_total": "Tokens drafted.",
     "accepted_total": "Drafted tokens that were accepted.",
+    "capped_total": "Phonemes that were ended because they had lasted as long as they may.",
     "batch_size": "Sessions in the last round.",
     "tau": "Tokens emitted in a pass of the target, lately.",
     "acceptance": "Share of drafted tokens that were accepted, lately.",

@@ -148,6 +148,7 @@ class SpeechStats:
     seed: int
     token_hash: str  # SHA-256 over the committed token stream
     passes_by_drafter: dict[str, int] = field(default_factory=dict)  # target passes, by who guessed for them
+    capped: int = 0  # phonemes that were ended because they had lasted as long as they may
 
     @property
     def rtf(self) -> float:

@@ -33,7 +33,9 @@ class Governor:
         self._busy = Ratio(0.0, 1.0)  # tokens in each second of rounds
         self._rounds = 0
         self._loads: dict[int, float] = {}  # by sessions, since DECIDE_EVERY rounds at most
-        self._totals = dict.fromkeys(("rounds_total", "tokens_total", "drafted_total", "accepted_total"), 0.0)
+        self._totals = dict.fromkeys(
+            ("rounds_total", "tokens_total", "drafted_total", "accepted_total", "capped_total"), 0.0
+        )
         self._means: dict[str, float] = {}
 
     def choose(self, plan: SpeechPlan, sessions: int) -> Choice:
@@ -81,6 +83,7 @@ class Governor:
             tokens += len(made.decisions)
             self._totals["drafted_total"] += made.drafted
             self._totals["accepted_total"] += made.accepted
+            self._totals["capped_total"] += stream.take_capped()
             self._mean("tau", len(made.decisions))
             self._mean("gamma", stream.gamma)
             if made.drafted:

@@ -15,7 +15,9 @@ import numpy as np
 
 from models.bundle import Bundle
 from models.lm_stream import LmStream
+from models.speech_lm import OFFSETS
 from tts_spec.audio.renderer import Renderer
+from tts_spec.engine.lengths import most_frames
 from tts_spec.engine.passage import Passage, SpokenPhoneme
 from tts_spec.engine.plan import AUTO, SpeechPlan
 from tts_spec.engine.policy import Choice, Done, Policy
@@ -31,8 +33,10 @@ from tts_spec.speculate.round import Round, StreamState, speculative_round
 from tts_spec.speculate.sampling import Sampler
 from tts_spec.speculate.script import Script, Vocabulary
 from tts_spec.text.frontend import Frontend
+from tts_spec.text.symbols import START, STOP
 from tts_spec.types import Chunk, Pcm, SpeechStats, SpeechWarning
 
+NEXT = OFFSETS.index(1)  # in a phoneme's window
 PHONEMES_AHEAD = 48  # the next clause is phonemised when fewer are left
 FORGET_EVERY = 256  # phonemes
 
@@ -96,6 +100,7 @@ class SpeechStream:
         self._tried_by_book = [0] * config.codebooks
         self._accepted_by_book = [0] * config.codebooks
         self._passes_by_drafter: dict[str, int] = {}
+        self._capped = self._capped_taken = 0
         self._work_s = self._rounds_s = 0.0
         self._first_audio_s: float | None = None
         self._hash = hashlib.sha256()
@@ -121,6 +126,11 @@ class SpeechStream:
     def hurry(self, whole: bool) -> None:
         """Speak that text as far as it goes: whole words, or all of it."""
         self._passage.hurry(whole)
+
+    def take_capped(self) -> int:
+        """Phonemes that have reached their cap since this was last asked."""
+        new, self._capped_taken = self._capped - self._capped_taken, self._capped
+        return new
 
     def take_round(self) -> Round | None:
         """The round of the last step, once; None if it did none."""
@@ -198,6 +208,8 @@ class SpeechStream:
         phonemes, warnings = self._passage.read()
         for phoneme in phonemes:
             cap = round(self._caps[phoneme.symbol] / min(self.plan.speed, 1.0))
+            if phoneme.symbol not in (START, STOP):
+                cap = min(cap, most_frames(phoneme.symbol, phoneme.window[NEXT], self.plan.speed))
             self._script.append(cap, end=phoneme.ends_sentence)
         self._phonemes += phonemes
         self._tell(self._target)
@@ -251,6 +263,7 @@ class SpeechStream:
                     self._partial.clear()
                     self._words.frame()
             else:
+                self._capped += state.frames >= self._script.caps[state.phoneme]
                 pause = self._phonemes[state.phoneme].pause_s
                 if pause > 0:
                     self._words.silence(pause)
@@ -343,4 +356,5 @@ class SpeechStream:
             seed=self.plan.seed,
             token_hash=self._hash.hexdigest(),
             passes_by_drafter=dict(self._passes_by_drafter),
+            capped=self._capped,
         )
