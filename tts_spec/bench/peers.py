@@ -81,6 +81,8 @@ class PlainModel:
 class PlainStream:
     """One plain stream: what ``LmStream`` is to the woven one. Its first input, a phoneme, is the last of the prompt."""
 
+    compiled = False
+
     def __init__(self, model: PlainModel, prompt: Sequence[int]) -> None:
         self._model = model
         self.features = np.zeros((0, 1, model.lm.config.width), np.float32)
@@ -88,6 +90,10 @@ class PlainStream:
         self._before, self._last = len(prompt) - 1, prompt[-1]
         for at in range(0, self._before, MAX_ROWS):
             model.lm.hidden(prompt[at : min(at + MAX_ROWS, self._before)], self._cache)
+
+    def follow(self, kernel: Callable[..., int], inputs: Sequence[StreamInput], start: int, *rest: Any) -> int:
+        """See ``ConditionedSource``; a drafter does not ask this of a model that is not ``compiled``."""
+        raise NotImplementedError("passes of a plain model are not compiled")
 
     def keep(self, start: int, path: Sequence[int]) -> None:
         """See ``LogitSource``."""
