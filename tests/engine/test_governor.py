@@ -43,7 +43,9 @@ def taught(tiny: Synthesizer, drafter: str, chance: int, rest_s: float = 0.0005)
 @pytest.mark.parametrize("drafter", ["none", "model", "early-exit", "medusa", "lookahead"])
 def test_the_load_is_what_rounds_cost(tiny: Synthesizer, drafter: str) -> None:
     governor = taught(tiny, drafter, 0)
-    assert governor.metrics()["capped_total"] == governor.metrics()["rounds_total"]  # each of those streams had one in every round
+    assert (
+        governor.metrics()["capped_total"] == governor.metrics()["rounds_total"]
+    )  # each of those streams had one in every round
     # 175 rounds a second of plain decoding: 1 ms, then 0.2 ms and 0.5 ms of the rest a session; the prior is still felt a little.
     for sessions in (1, 4, 8):
         expected = 175 * (0.001 + (0.0002 + 0.0005) * sessions)
