@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 OUTLIER = 3.0
+STIFF = 100.0  # how firmly the slope is held to the prior's, in passes that are a row away from the mean
 
 
 class LinearCost:
     """Seconds of a pass as ``base + per_row x rows``, least squares over the passes seen, older ones forgotten bit by bit.
 
-    Starts from a prior that a few observations outweigh. Neither part is ever estimated below zero.
+    Starts from a prior that a few observations outweigh. Where nearly all passes have as many rows, what a row costs is not seen: the
+    slope then keeps near the prior's, as a share of the whole (ridge regression). Neither part is ever estimated below zero.
     """
 
     def __init__(self, base_s: float, per_row_s: float, memory: int = 200) -> None:
         self._keep = 1 - 1 / memory
+        self._prior = base_s, per_row_s
         # Sums of 1, rows, rows^2, seconds, rows x seconds; the prior counts as two passes, of 1 and of 16 rows.
         self._sums = [0.0] * 5
         for rows in (1, 16):
@@ -30,9 +33,11 @@ class LinearCost:
     def of(self, rows: float) -> float:
         """Expected seconds of a pass of ``rows``."""
         n, r, rr, s, rs = self._sums
-        spread = rr - r * r / n
-        slope = max(0.0, (rs - r * s / n) / spread) if spread > 1e-9 else 0.0
-        mean = r / n
+        spread, mean = rr - r * r / n, r / n
+        base_s, per_row_s = self._prior
+        whole = base_s + per_row_s * mean
+        usual = per_row_s / whole * s / n if whole > 0 else 0.0
+        slope = max(0.0, (rs - r * s / n + STIFF * usual) / (spread + STIFF))
         if slope * mean > s / n:  # the base would be negative
             slope = s / r
         return s / n + slope * (rows - mean)

@@ -116,8 +116,8 @@ class Policy:
     def __init__(self, manifest: Manifest, look_share: float = LOOK_SHARE) -> None:
         self._names = tuple(manifest.drafter_names)
         # Seconds of a pass by rows, of a stream's rest by drafts, of a draft by streams.
-        self._target, self._step = LinearCost(0.0005, 0.0001), LinearCost(0.0001, 0.00003)
-        self._drafts = {name: LinearCost(0.00008, 0.00001) for name in (*manifest.drafters, EXIT)}
+        self._target, self._step = LinearCost(0.0005, 0.00005), LinearCost(0.0001, 0.00003)
+        self._drafts = {name: LinearCost(0.00005, 0.00001) for name in (*manifest.drafters, EXIT)}
         self._drafts |= {name: LinearCost(0.0, cost_s) for name, cost_s in DRAFT_S.items()}
         modes: tuple[SpeculationMode, ...] = ("coupled", "ratio")
         self._costs = {
