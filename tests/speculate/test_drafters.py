@@ -98,9 +98,10 @@ def test_it_proposes_nothing_past_the_known_text() -> None:
     small = lm_stream(small_lm(width=32, layers=1, seed=2))
     script, sampler = Script.empty(VOCABULARY), Sampler(SamplingOptions(1.0), VOCABULARY, 7)
     text.append_to(script, (small,), 1)
-    drafts = ModelDrafter(small, script, sampler, likely_enough=0.0).propose(StreamState(), 15).decisions
-    assert len(drafts) == 5  # one frame and END
-    assert drafts[-1] == VOCABULARY.end
+    draft = ModelDrafter(small, script, sampler, likely_enough=0.0).propose(StreamState(), 15)
+    assert list(draft.parents[:5]) == [-1, 0, 1, 2, 3]  # one frame and END, then second choices beside them
+    assert draft.decisions[4] == VOCABULARY.end
+    assert all(parent < 4 for parent in draft.parents[5:])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -38,6 +38,8 @@ Proposal = list[tuple[int, Distribution]]
 class Chain:
     """A model whose logits follow from the last input alone."""
 
+    compiled = False
+
     def __init__(self, table: npt.NDArray[np.float32]) -> None:
         self._table = table  # [tokens + 1, codebook_size + 2]; the last row is for a phoneme input, NO_TOKEN
         self.features = np.zeros((VOCABULARY.advance, 1, 1), np.float32)
