@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from models.codec.codec import Codec, CodecConfig, NeuralCodec
+from models.codec.codec import Codec, CodecConfig, CodecState, NeuralCodec, after_silence
 from models.codec.packed import PackedCodec
 from models.exit_head import ExitConfig, ExitHead, PackedExit
 from models.medusa import MedusaConfig, MedusaHeads, PackedMedusa
@@ -106,6 +106,7 @@ class Bundle:
 
     manifest: Manifest
     codec: Codec[Any]
+    silence: CodecState  # of one stream of the codec, before it speaks
     target: SpeechLm
     drafters: Mapping[str, SpeechLm]
     device: torch.device
@@ -219,7 +220,7 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
         head = ExitHead(manifest.early_exit)
         module(head, "drafter-early-exit", target_dtype)
         early_exit = PackedExit(head, target)
-    return Bundle(manifest, codec, target, drafters, device, medusa, early_exit)
+    return Bundle(manifest, codec, after_silence(codec), target, drafters, device, medusa, early_exit)
 
 
 def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:

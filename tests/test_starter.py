@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import torch
 
 from models.bundle import read_manifest, sha256
 from models.evaluation.sentences import held_out_sentences
 from models.evaluation.transcribe import Errors, transcribe, wer
+from tts_spec.audio.renderer import Renderer
 from tts_spec.synthesizer import STARTER, Synthesizer
 
 
@@ -85,3 +87,13 @@ print(before, compiled() - before)
     before, added = map(int, made.stdout.split())
     assert before > 5
     assert added == 0
+
+
+def test_a_stream_begins_in_silence(starter: Synthesizer) -> None:
+    """The first frame of silent codes makes no sound, where a decoder without memory bursts out; and the state is nobody's."""
+    codec, silence = starter.bundle.codec, starter.bundle.silence
+    codes = codec.encode(torch.zeros(1, 40 * codec.frame_samples))[0, :, 10:20].T.tolist()
+    first, again = (Renderer(codec, silence).frames(codes) for _ in range(2))
+    assert np.abs(first).max() < 1e-3
+    assert np.array_equal(first, again)
+    assert np.abs(Renderer(codec, codec.initial_state(1)).frames(codes)).max() > 10 * np.abs(first).max()

@@ -79,6 +79,21 @@ class Codec(FrameDecoder[State], Protocol[State]):
         """Codes [B, K, F] -> PCM [B, frame_samples F]; ``state`` is moved on."""
 
 
+SILENT_FRAMES = 12
+
+
+def after_silence(codec: Codec[State]) -> State:
+    """State of one stream that has been silent for SILENT_FRAMES: nothing is left of its beginning.
+
+    Streams are spoken from it. A decoder whose memory is empty begins with a burst of noise, for training does not judge the frames in
+    which the memory fills.
+    """
+    silence = codec.encode(torch.zeros(1, 2 * SILENT_FRAMES * codec.frame_samples))  # the frames at its ends hear them
+    state = codec.initial_state(1)
+    codec.decode_step(silence[..., SILENT_FRAMES // 2 : SILENT_FRAMES // 2 + SILENT_FRAMES].contiguous(), state)
+    return state
+
+
 def check_pcm(pcm: Tensor, frame_samples: int) -> None:
     """Raise ValueError unless ``pcm`` is [B, N] of whole frames, at least one."""
     if pcm.ndim != 2 or pcm.shape[1] == 0 or pcm.shape[1] % frame_samples:

@@ -16,7 +16,7 @@ def frames(n: int, codebooks: int) -> list[list[int]]:
 
 @pytest.fixture
 def renderer(tiny: Synthesizer) -> Renderer:
-    return Renderer(tiny.bundle.codec)
+    return Renderer(tiny.bundle.codec, tiny.bundle.silence)
 
 
 def test_a4_a_silence_is_entered_and_left_without_a_step(tiny: Synthesizer, renderer: Renderer) -> None:
@@ -28,7 +28,7 @@ def test_a4_a_silence_is_entered_and_left_without_a_step(tiny: Synthesizer, rend
     assert len(silence) == round(0.1 * tiny.sample_rate)
     assert not silence.any()
     assert before[-1] == after[0] == 0
-    plain = Renderer(tiny.bundle.codec)
+    plain = Renderer(tiny.bundle.codec, tiny.bundle.silence)
     whole: list[Pcm] = [plain.frames(frames(4, codebooks)) for _ in range(2)]
     assert np.array_equal(before[:-fade], whole[0][:-fade])
     assert np.array_equal(after[fade:], whole[1][fade:])

@@ -6,22 +6,23 @@ Knows codes and samples; only whole committed frames ever reach it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Generic
 
 import numpy as np
 
-from models.codec.codec import FrameDecoder
+from models.codec.codec import FrameDecoder, State
 from tts_spec.types import Pcm
 
 FADE_S = 0.010  # at both sides of an inserted silence
 
 
-class Renderer:
+class Renderer(Generic[State]):
     """Audio of one stream."""
 
-    def __init__(self, codec: FrameDecoder[Any]) -> None:
+    def __init__(self, codec: FrameDecoder[State], silence: State) -> None:
+        """``silence``: state of a stream that has been silent; it stays as it is."""
         self._codec = codec
-        self._state = codec.initial_state(1)
+        self._state = silence.snapshot()
         self._fade = np.linspace(0.0, 1.0, round(FADE_S * codec.sample_rate), dtype=np.float32)
         self._rising = False  # the next samples follow a silence
 

@@ -82,7 +82,7 @@ class SpeechStream:
         self._sampler = Sampler(plan.sampling, self._vocabulary, plan.seed)
         self._drafters: dict[str, StreamDrafter] = {}  # those used so far
         self._models: dict[str, LmStream] = {}  # of those that have one: at most a slot of each drafter's cache
-        self._renderer = Renderer(networks.codec)
+        self._renderer = Renderer(networks.codec, bundle.silence)
         self._sample_rate = bundle.codec.sample_rate
         self._frame_s = bundle.codec.frame_samples / bundle.codec.sample_rate
         self._state = StreamState()
