@@ -80,7 +80,8 @@ def compiled():
 
 synthesizer = Synthesizer.load()
 before = compiled()
-synthesizer.speak("Hello there, how are you today?")
+for drafter in synthesizer.bundle.manifest.drafter_names:  # auto may turn to any
+    synthesizer.speak("Hello there, how are you today?", drafter=drafter)
 print(before, compiled() - before)
 """
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -67,9 +67,10 @@ class Synthesizer:
         return synthesizer
 
     def warm(self, voice: str | None = None) -> None:
-        """Speak a word unheard, so that the next text in ``voice`` waits for no compiled kernel and no dictionary. ``load`` does it for the
-        first voice; the other accent has a dictionary of its own (half a second)."""
-        self.speak("Ready.", voice=voice)
+        """Speak a word unheard with every drafter, for ``auto`` may turn to any, so that the next text in ``voice`` waits for no compiled
+        kernel and no dictionary. ``load`` does it for the first voice; the other accent has a dictionary of its own (half a second)."""
+        for drafter in self.bundle.manifest.drafter_names:
+            self.speak("Ready.", voice=voice, drafter=drafter)
 
     @property
     def sample_rate(self) -> int:
