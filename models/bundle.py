@@ -220,7 +220,7 @@ def load(folder: Path, device: torch.device, target_dtype: torch.dtype) -> Bundl
         head = ExitHead(manifest.early_exit)
         module(head, "drafter-early-exit", target_dtype)
         early_exit = PackedExit(head, target)
-    return Bundle(manifest, codec, after_silence(codec), target, drafters, device, medusa, early_exit)
+    return Bundle(manifest, codec, after_silence(codec, device), target, drafters, device, medusa, early_exit)
 
 
 def save(folder: Path, manifest: Manifest, modules: Mapping[str, nn.Module], license: str) -> None:

@@ -82,13 +82,15 @@ class Codec(FrameDecoder[State], Protocol[State]):
 SILENT_FRAMES = 12
 
 
-def after_silence(codec: Codec[State]) -> State:
-    """State of one stream that has been silent for SILENT_FRAMES: nothing is left of its beginning.
+def after_silence(codec: Codec[State], device: torch.device) -> State:
+    """State of one stream that has been silent for SILENT_FRAMES, on the codec's ``device``: nothing is left of its beginning.
 
     Streams are spoken from it. A decoder whose memory is empty begins with a burst of noise, for training does not judge the frames in
     which the memory fills.
     """
-    silence = codec.encode(torch.zeros(1, 2 * SILENT_FRAMES * codec.frame_samples))  # the frames at its ends hear them
+    silence = codec.encode(
+        torch.zeros(1, 2 * SILENT_FRAMES * codec.frame_samples, device=device)
+    )  # the frames at its ends hear them
     state = codec.initial_state(1)
     codec.decode_step(silence[..., SILENT_FRAMES // 2 : SILENT_FRAMES // 2 + SILENT_FRAMES].contiguous(), state)
     return state
