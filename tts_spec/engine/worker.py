@@ -47,9 +47,6 @@ def load_engine(setup: EngineSetup) -> Engine:
     engine = Synthesizer.load(setup.bundle, setup.device, setup.dtype, setup.lexicon).engine(setup.options)
     voices = {voice.language: voice.name for voice in engine.info.voices}
     _speak(engine, [SpeakOptions(voice=name, live=False) for name in voices.values()])
-    # By every drafter: when ``auto`` looks at one, nobody shall wait for its kernels.
-    for name in engine.info.drafters:
-        _speak(engine, [SpeakOptions(drafter=name, live=False)])  # type: ignore[arg-type]
     live = SpeakOptions(
         budget=Budget(first_audio_ms=60_000.0)
     )  # live: from these the engine learns what first audio takes
